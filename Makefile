@@ -1,0 +1,37 @@
+# Each target sets up what it needs: a virtual environment in .venv with the right extras.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DATA ?=
+
+.PHONY: demo test lint bench papers clean
+
+$(VENV)/.python:
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "fairway needs Python 3.11 or later"'
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.%: $(VENV)/.python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	touch $@
+
+demo: $(VENV)/.demo
+	$(BIN)/python -m fairway.demo
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m bench.speed
+
+papers: $(VENV)/.bench
+	$(BIN)/python -m bench.papers.ace_curves --data "$(DATA)"
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,193 @@
+"""One report with its stop decision: `trial.report` under ACE against Optuna's `report` plus `should_prune`.
+
+Both stand at the same place: 1,000 trials of 1,000 steps are known, and the trial measured has 1,000 steps behind it.
+The constraint is given as a callable; a share of the reports measured is worth its price and calls it.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import statistics
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import fairway as fw
+from fairway.trial import Trial
+
+TRIALS = STEPS = 1000
+BATCH = 200
+ROUNDS = 15
+
+
+def main() -> None:
+    ours, peer = _fairway_trial(TRIALS, STEPS + BATCH, STEPS), _optuna_study()
+    pairs = []
+    for _ in range(ROUNDS):
+        ours._last = STEPS
+        trial = _optuna_trial(peer)
+        pairs.append((_time(lambda i: _fairway_report(ours, i)), _time(lambda i, t=trial: _optuna_report(t, i))))  # type: ignore[misc]
+    mine, theirs = _medians(pairs)
+    print(f"one report and its decision, {STEPS:,} steps into a trial after {TRIALS:,} trials of {STEPS:,} steps")
+    print(f"  fairway, ACE, a lazy constraint             {mine:8.2f} us")
+    print(f"  Optuna in memory, SuccessiveHalvingPruner   {theirs:8.2f} us")
+    print(f"  ratio                                       {theirs / mine:8.1f} x   (bar: at least 6)")
+    _growth_with_reports()
+    _growth_with_steps()
+    _memory()
+    _import_time()
+
+
+def _medians(pairs: list[tuple[float, float]]) -> tuple[float, float]:
+    return statistics.median(one for one, _ in pairs), statistics.median(other for _, other in pairs)
+
+
+def _time(report: Callable[[int], None]) -> float:
+    """Microseconds a report, over one batch."""
+    gc.collect()
+    gc.disable()
+    began = time.perf_counter()
+    for i in range(BATCH):
+        report(i)
+    seconds = time.perf_counter() - began
+    gc.enable()
+    return seconds / BATCH * 1e6
+
+
+def _known(study: fw.Study, trials: int, steps: int, *, first: int = 1) -> None:
+    """Fold `trials` x `steps` reports into the study's referee, as if other workers had ruled on them."""
+    rng = random.Random(0)  # noqa: S311 - a workload, not a secret
+    referee = study._referee
+    for number in range(trials):
+        for step in range(first, first + steps):
+            loss = -0.9 * rng.random()
+            referee.rule(number, step, loss, None, referee.unmeasured, referee.all_saved, 1000)
+    referee.rule(0, 1, -0.5, 0.0, (0.2,), (1000,), 1000)
+
+
+def _fairway_trial(trials: int, steps: int, at: int, *, first: int = 1) -> Trial:
+    # Truncation is tiny so that the trial measured goes on; what a report costs does not depend on it.
+    study = fw.Study(
+        {"x": fw.Float(0.0, 1.0)},
+        fw.Maximize("auc"),
+        [fw.AtMost("eod", 0.25)],
+        stopper=fw.ACE(truncation=1e-6, interval=1),
+        seed=0,
+    )
+    _known(study, trials, steps, first=first)
+    trial = study.ask()
+    trial._begin(10**9)
+    trial._last = at
+    return trial
+
+
+_RNG = random.Random(1)  # noqa: S311
+_AUCS = [0.85 * _RNG.random() for _ in range(BATCH)]  # about 4 in 10 reach the best feasible one, 0.5
+
+
+def _fairway_report(trial: Trial, i: int) -> None:
+    trial.report(auc=_AUCS[i], eod=lambda: 0.3)
+
+
+def _optuna_study() -> Any:
+    import optuna  # noqa: PLC0415 - the peer
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    rng = random.Random(0)  # noqa: S311
+    pruner = optuna.pruners.SuccessiveHalvingPruner()
+    study = optuna.create_study(direction="maximize", pruner=pruner, sampler=optuna.samplers.RandomSampler(seed=0))
+    for number in range(TRIALS):
+        values = {step: 0.9 * rng.random() for step in range(1, STEPS + 1)}
+        study.add_trial(
+            optuna.trial.create_trial(
+                params={"x": 0.5},
+                distributions={"x": optuna.distributions.FloatDistribution(0.0, 1.0)},
+                value=values[STEPS],
+                intermediate_values=values,
+                system_attrs={f"completed_rung_{k}": values[4**k] for k in range(5)},
+            )
+        )
+        _progress("Optuna's history", number + 1, TRIALS)
+    return study
+
+
+def _optuna_trial(study: Any) -> Any:
+    """A trial with `STEPS` reports behind it, good enough to have passed every rung."""
+    trial = study.ask()
+    for step in range(1, STEPS + 1):
+        trial.report(1.0, step)
+        trial.should_prune()
+    return trial
+
+
+def _optuna_report(trial: Any, i: int) -> None:
+    trial.report(_AUCS[i], STEPS + i + 1)
+    trial.should_prune()
+
+
+def _growth_with_reports() -> None:
+    """From 1,000 to 100,000 reports at each step."""
+    few, many = _fairway_trial(1_000, BATCH, 0), _fairway_trial(100_000, BATCH, 0)
+    costs = []
+    for _ in range(ROUNDS):
+        few._last = many._last = 0
+        costs.append((_time(lambda i: _fairway_report(few, i)), _time(lambda i: _fairway_report(many, i))))
+    small, large = _medians(costs)
+    print(
+        f"reports known at one step: 1,000 {small:.2f} us, 100,000 {large:.2f} us: x {large / small:.2f}   (bar: under 2)"
+    )
+
+
+def _growth_with_steps() -> None:
+    """From step 10 to step 5,000 of one trial."""
+    early, late = _fairway_trial(200, BATCH, 9, first=10), _fairway_trial(200, BATCH, 4999, first=5000)
+    late._rows = [(0, step, 0.5, 1000, (None,), (-2,)) for step in range(1, 5000)]
+    costs = []
+    for _ in range(ROUNDS):
+        early._last, late._last = 9, 4999
+        costs.append((_time(lambda i: _fairway_report(early, i)), _time(lambda i: _fairway_report(late, i))))
+    small, large = _medians(costs)
+    print(f"steps in the trial: 10 {small:.2f} us, 5,000 {large:.2f} us: x {large / small:.2f}   (bar: under 1.2)")
+
+
+def _memory() -> None:
+    """What ten million reports leave in the stopper's state: 1,000 trials of 10,000 steps, a third in each stratum."""
+    rng = random.Random(0)  # noqa: S311
+    state = fw.ACE().start(fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25)]))
+    tracemalloc.start()
+    for number in range(1000):
+        for step in range(10_000):
+            state.judge(number, step, rng.random(), (None, 0.0, rng.random())[step % 3])
+        _progress("ten million reports", number + 1, 1000)
+    megabytes = tracemalloc.get_traced_memory()[0] / 1e6
+    tracemalloc.stop()
+    print(f"the stopper's state after 10,000,000 reports: {megabytes:.0f} MB   (bar: at most 400)")
+
+
+def _import_time() -> None:
+    def seconds(statement: str) -> float:
+        code = f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
+        runs = [
+            subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(9)
+        ]  # noqa: S603
+        return sorted(float(run.stdout) for run in runs)[4]
+
+    numpy, fairway, study = (seconds(f"import numpy{more}") for more in ("", ", fairway", ", fairway; fairway.Study"))
+    print(
+        f"import: numpy {numpy * 1e3:.0f} ms, and fairway {(fairway - numpy) * 1e3:+.0f} ms, "
+        f"and fairway.Study {(study - numpy) * 1e3:+.0f} ms   (bar: under 200)"
+    )
+
+
+def _progress(what: str, done: int, total: int) -> None:
+    if sys.stderr.isatty() or done == total:
+        sys.stderr.write(f"\r{what}: {done:,} of {total:,}" + ("\n" if done == total else ""))
+        sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The only place where constraints become an order.
+
+A checkpoint is *feasible* (every constraint measured, all hold), *infeasible* (some measured one is violated) or
+*unknown* (nothing violated, something never measured). Its violation is 0, positive or unknown: the sum over
+constraints of excess / unit. The order: feasible ones by loss, then infeasible ones by violation and loss, then
+unknown ones by loss. Failed trials, which measured nothing, come after all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairway.problem import Constraint, Problem
+
+
+class Checkpoint(NamedTuple):
+    """One reported state of one trial: what was measured there. A constraint that was not measured is None."""
+
+    step: int
+    objective: float
+    values: tuple[float | None, ...] = ()
+
+
+def excess(constraint: Constraint, value: float) -> float:
+    """How far a measured value breaks one limit, in that constraint's unit; 0 where it holds, infinity for NaN."""
+    over = constraint.sign * (value - constraint.threshold)
+    if over <= 0.0:
+        return 0.0
+    return over / constraint.unit if over == over else math.inf  # noqa: PLR0124 - NaN is the only value unlike itself
+
+
+def violation(constraints: Sequence[Constraint], values: Sequence[float | None]) -> float | None:
+    """The violation of one checkpoint: 0 feasible, positive infeasible, None unknown."""
+    total = 0.0
+    for constraint, value in zip(constraints, values, strict=True):
+        if value is not None:
+            total += excess(constraint, value)
+    return total if total > 0.0 or None not in values else None
+
+
+def violations(problem: Problem, values: NDArray[np.float64], paid: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The violation of many checkpoints (n,), from values and what was measured, both (n, m); NaN for unknown."""
+    if not problem.constraints:
+        return np.zeros(len(values))
+    sign = np.array([constraint.sign for constraint in problem.constraints])
+    threshold = np.array([constraint.threshold for constraint in problem.constraints])
+    unit = np.array([constraint.unit for constraint in problem.constraints])
+    over = sign * (values - threshold) / unit
+    total = np.where(paid, np.where(np.isnan(over), np.inf, np.maximum(over, 0.0)), 0.0).sum(axis=1)
+    total[(total == 0.0) & ~paid.all(axis=1)] = np.nan
+    return np.asarray(total)
+
+
+def order(loss: NDArray[np.float64], violation: NDArray[np.float64]) -> NDArray[np.intp]:
+    """The indices of many checkpoints from best to worst; both (n,), violation NaN for unknown, loss NaN for failed."""
+    failed = np.isnan(loss)
+    unknown = np.isnan(violation)
+    return np.lexsort((loss, np.where(unknown, 0.0, violation), unknown, failed))
+
+
+def standing(problem: Problem, checkpoint: Checkpoint) -> tuple[bool, float, float, int]:
+    """A key that sorts single checkpoints as `order` does; the earlier step wins a tie."""
+    amount = violation(problem.constraints, checkpoint.values)
+    return (amount is None, amount or 0.0, problem.objective.sign * checkpoint.objective, checkpoint.step)

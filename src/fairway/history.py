@@ -1,0 +1,166 @@
+"""What samplers and terminators see: read-only columns, one row for each finished trial, and the running ones.
+
+Rows are only ever appended to shared buffers, so a snapshot is a handful of views: it costs nothing and never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairway import feasibility
+from fairway.events import Status
+from fairway.feasibility import Checkpoint
+from fairway.problem import Problem
+from fairway.space import Space, Value
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """What is known of one trial; `study.trials` lists them.
+
+    `step` and `metrics` are those of the checkpoint that stands for it: its best feasible one; else the least violating
+    measured one; else the best by objective, its constraints unknown (None). `feasible` is None while unknown, and
+    `partial` says that the stopper ended it early.
+    """
+
+    number: int
+    params: Mapping[str, Value]
+    status: Status
+    reason: str
+    step: int | None
+    metrics: Mapping[str, float | None]
+    feasible: bool | None
+    steps: int
+    seconds: float
+    check_seconds: float
+    notes: Mapping[str, Any]
+
+    @property
+    def partial(self) -> bool:
+        """Whether the stopper ended it before it was done."""
+        return self.status == "stopped"
+
+
+class Row(NamedTuple):
+    """One finished trial on its way into the columns."""
+
+    number: int
+    x: NDArray[np.float64]
+    status: Status
+    checkpoint: Checkpoint | None
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """A snapshot of a study: n finished trials as columns, in the order in which they finished.
+
+    `x` (n, d) holds points of the unit cube, NaN where inactive; `loss` (n,) the objective turned so that lower is
+    better, NaN for failed trials; `values` (n, m) the raw constraint metrics; `violation` (n,) is 0 for feasible,
+    positive for infeasible, NaN for unknown and failed; `partial` (n,) marks trials ended by the stopper; `pending`
+    (k, d) the running ones.
+    """
+
+    space: Space
+    problem: Problem
+    number: NDArray[np.int64]
+    x: NDArray[np.float64]
+    loss: NDArray[np.float64]
+    values: NDArray[np.float64]
+    violation: NDArray[np.float64]
+    failed: NDArray[np.bool_]
+    partial: NDArray[np.bool_]
+    step: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    pending: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    @property
+    def feasible(self) -> NDArray[np.bool_]:
+        """Measured, and every limit holds."""
+        return np.equal(self.violation, 0.0)
+
+    @property
+    def infeasible(self) -> NDArray[np.bool_]:
+        """Measured, and some limit is broken."""
+        return np.greater(self.violation, 0.0)
+
+    @property
+    def unknown(self) -> NDArray[np.bool_]:
+        """Ran, but no limit is known to be broken and some was never paid for."""
+        return np.isnan(self.violation) & ~self.failed
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """Row indices from best to worst: feasible, infeasible, unknown, failed."""
+        return feasibility.order(self.loss, self.violation)
+
+
+class Columns:
+    """The growing buffers behind `History`."""
+
+    def __init__(self, space: Space, problem: Problem) -> None:
+        self._space, self._problem = space, problem
+        d, m = len(space), len(problem.constraints)
+        self._dtype = np.dtype(
+            [
+                ("number", np.int64),
+                ("x", np.float64, (d,)),
+                ("loss", np.float64),
+                ("values", np.float64, (m,)),
+                ("violation", np.float64),
+                ("failed", np.bool_),
+                ("partial", np.bool_),
+                ("step", np.int64),
+                ("seconds", np.float64),
+            ]
+        )
+        self._buffers = {name: self._empty(name, 64) for name in self._names}
+        self._n = 0
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return self._dtype.names or ()
+
+    def _empty(self, name: str, rows: int) -> NDArray[Any]:
+        field = self._dtype[name]
+        return np.empty((rows, *field.shape), field.base)
+
+    def append(self, row: Row) -> None:
+        """Add a finished trial below the rows that snapshots may be looking at."""
+        if self._n == len(self._buffers["number"]):
+            for name, old in self._buffers.items():
+                self._buffers[name] = new = self._empty(name, 2 * self._n)
+                new[: self._n] = old
+        problem, checkpoint = self._problem, row.checkpoint
+        amount = None if checkpoint is None else feasibility.violation(problem.constraints, checkpoint.values)
+        values = () if checkpoint is None else checkpoint.values
+        cells: dict[str, object] = {
+            "number": row.number,
+            "x": row.x,
+            "loss": np.nan if checkpoint is None else problem.objective.sign * checkpoint.objective,
+            "values": [np.nan if value is None else value for value in values] or np.nan,
+            "violation": np.nan if amount is None else amount,
+            "failed": checkpoint is None or row.status == "failed",
+            "partial": row.status == "stopped",
+            "step": 0 if checkpoint is None else checkpoint.step,
+            "seconds": row.seconds,
+        }
+        for name, cell in cells.items():
+            self._buffers[name][self._n] = cell
+        self._n += 1
+
+    def snapshot(self, pending: Sequence[NDArray[np.float64]]) -> History:
+        """The rows so far, as views that nobody can write through."""
+        views = {name: self._buffers[name][: self._n] for name in self._names}
+        views["pending"] = np.array(pending, np.float64).reshape(len(pending), len(self._space))
+        for view in views.values():
+            view.flags.writeable = False
+        return History(self._space, self._problem, **views)

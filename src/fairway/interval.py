@@ -1,0 +1,97 @@
+"""How often a constraint is worth its price: the expected trial cost and Theorem 1 of ACE (sections 3.2 and 3.3).
+
+| here | paper | |
+| --- | --- | --- |
+| interval | beta | a constraint is checked every so many training iterations |
+| cost_ratio | r = C1 / C2 | price of one check over the price of one iteration |
+| stop_probability | p | chance that a check ends the trial |
+| total_steps | T | iterations of a whole trial |
+
+Costs are in units of C2, one iteration. With q = 1 - p, everything below is built from (1 - q^z) / p, which is the
+expected number of checks until a trial is stopped or has had z of them.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fairway.errors import UsageError
+
+_CANCELS = 1e-4  # below this p T the closed form has lost more digits than the series leaves out
+
+
+def expected_cost(
+    interval: float, total_steps: float, *, cost_ratio: float, stop_probability: float, relaxed: bool = False
+) -> float:
+    """The expected cost of a trial by Eq. (1); with `relaxed` by Eq. (2), which lets T / beta be any number.
+
+    >>> from fairway.interval import expected_cost
+    >>> expected_cost(4, 16, cost_ratio=8.0, stop_probability=0.5)
+    22.5
+    >>> expected_cost(4, 16, cost_ratio=8.0, stop_probability=0.5, relaxed=True)
+    22.5
+    """
+    r, p, total, beta = cost_ratio, stop_probability, total_steps, interval
+    _check(r, p, total)
+    if not 1 <= beta <= total:
+        raise UsageError(f"interval={interval}: a number from 1 to total_steps={total_steps} is expected")
+    if relaxed:
+        return (r + beta) * _expected_checks(p, total / beta)
+    z = math.ceil(total / beta)
+    survives = _power(p, z)
+    # The sum of Eq. (1): sum over k of q^(k-1) p k = (1 - q^z) / p - z q^z.
+    return survives * (r * z + total) + (r + beta) * (_expected_checks(p, z) - z * survives)
+
+
+def threshold(stop_probability: float, total_steps: float) -> float:
+    """The cost ratio at which Theorem 1 is indifferent: (pT + q^T - 1) / (q - q^T).
+
+    >>> from fairway.interval import threshold
+    >>> round(threshold(0.5, 16), 2)
+    14.0
+    """
+    p, total = stop_probability, total_steps
+    _check(0.0, p, total)
+    if total == 1 or p == 0.0:
+        return 0.0
+    if p == 1.0:
+        return math.inf
+    if p * total < _CANCELS:  # the series of the numerator: p^2 T (T - 1) / 2 * (1 - p (T - 2) / 3 + ...)
+        above = p * p * total * (total - 1) / 2 * (1 - p * (total - 2) / 3)
+    else:
+        above = p * total + math.expm1(total * math.log1p(-p))
+    below = -(1 - p) * math.expm1((total - 1) * math.log1p(-p))
+    return above / below
+
+
+def best_interval(cost_ratio: float, stop_probability: float, total_steps: int) -> int:
+    """The cheapest interval by Theorem 1: always one of the two ends, 1 or `total_steps`.
+
+    >>> from fairway.interval import best_interval
+    >>> best_interval(20, 0.5, 21), best_interval(20, 0.5, 22)
+    (21, 1)
+    """
+    _check(cost_ratio, stop_probability, total_steps)
+    return 1 if cost_ratio <= threshold(stop_probability, total_steps) else total_steps
+
+
+def _power(p: float, z: float) -> float:
+    """(1 - p)^z."""
+    return 0.0 if p == 1.0 else math.exp(z * math.log1p(-p))
+
+
+def _expected_checks(p: float, z: float) -> float:
+    """(1 - (1 - p)^z) / p, and its limits at p = 0 and p = 1."""
+    if p == 0.0:
+        return z
+    return 1.0 if p == 1.0 else -math.expm1(z * math.log1p(-p)) / p
+
+
+def _check(cost_ratio: float, stop_probability: float, total_steps: float) -> None:
+    if not cost_ratio >= 0:
+        raise UsageError(f"cost_ratio={cost_ratio}: a number of at least 0 is expected")
+    if not 0 <= stop_probability <= 1:
+        hint = f"; did you mean {stop_probability / 100:g}?" if 1 < stop_probability <= 100 else ""  # noqa: PLR2004
+        raise UsageError(f"stop_probability={stop_probability}: a fraction between 0 and 1 is expected{hint}")
+    if not total_steps >= 1:
+        raise UsageError(f"total_steps={total_steps}: at least 1 is expected")

@@ -1,0 +1,172 @@
+"""What is asked for: one objective and any number of limits, each a metric with a direction.
+
+Inside fairway an objective is always a loss (lower is better) and a constraint an excess (positive is violated): the
+two signs are applied here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+
+from fairway.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Objective(ABC):
+    """The metric to optimise; `Minimize` and `Maximize` are the kinds."""
+
+    metric: str
+
+    def __post_init__(self) -> None:
+        _check_metric(self, self.metric)
+
+    @property
+    @abstractmethod
+    def sign(self) -> float:
+        """The factor that turns a value into a loss."""
+
+
+@dataclass(frozen=True)
+class Minimize(Objective):
+    """The smaller this metric, the better.
+
+    >>> import fairway as fw
+    >>> fw.Minimize("loss")
+    Minimize(metric='loss')
+    """
+
+    @property
+    def sign(self) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Maximize(Objective):
+    """The larger this metric, the better.
+
+    >>> import fairway as fw
+    >>> fw.Maximize("auc")
+    Maximize(metric='auc')
+    """
+
+    @property
+    def sign(self) -> float:
+        return -1.0
+
+
+@dataclass(frozen=True)
+class Constraint(ABC):
+    """A limit on a metric; `AtMost` and `AtLeast` are the kinds.
+
+    `scale` is the unit in which violation is counted when there are several: by default |threshold|, or 1 where that
+    is 0. It is fixed for a study's life, so that what was ranked stays ranked.
+    """
+
+    metric: str
+    threshold: float
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_metric(self, self.metric)
+        if (
+            isinstance(self.threshold, bool)
+            or not isinstance(self.threshold, Real)
+            or not math.isfinite(self.threshold)
+        ):
+            raise UsageError(
+                f"{type(self).__name__}({self.metric!r}, {self.threshold!r}): a finite threshold is expected"
+            )
+        if self.scale is not None and not (math.isfinite(self.scale) and self.scale > 0):
+            raise UsageError(
+                f"{type(self).__name__}({self.metric!r}): scale={self.scale}: a positive number is expected"
+            )
+
+    @property
+    @abstractmethod
+    def sign(self) -> float:
+        """The factor that turns value - threshold into an excess: positive is violated."""
+
+    @property
+    @abstractmethod
+    def breach(self) -> str:
+        """How a value that breaks the limit compares with the threshold, for people: `>` or `<`."""
+
+    @property
+    def unit(self) -> float:
+        """The excess that counts as a violation of 1."""
+        return self.scale or abs(self.threshold) or 1.0
+
+
+@dataclass(frozen=True)
+class AtMost(Constraint):
+    """The metric must be the threshold or less.
+
+    >>> import fairway as fw
+    >>> fw.AtMost("eod", 0.25)
+    AtMost(metric='eod', threshold=0.25, scale=None)
+    """
+
+    @property
+    def sign(self) -> float:
+        return 1.0
+
+    @property
+    def breach(self) -> str:
+        return ">"
+
+
+@dataclass(frozen=True)
+class AtLeast(Constraint):
+    """The metric must be the threshold or more.
+
+    >>> import fairway as fw
+    >>> fw.AtLeast("recall", 0.9).unit
+    0.9
+    """
+
+    @property
+    def sign(self) -> float:
+        return -1.0
+
+    @property
+    def breach(self) -> str:
+        return "<"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An objective and its constraints: all that a stopper knows of a study.
+
+    >>> import fairway as fw
+    >>> fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25)]).metrics
+    ('auc', 'eod')
+    """
+
+    objective: Objective
+    constraints: Sequence[Constraint] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.objective, Objective):
+            raise UsageError(f"objective={self.objective!r}: Minimize('metric') or Maximize('metric') is expected")
+        constraints = (self.constraints,) if isinstance(self.constraints, Constraint) else tuple(self.constraints)
+        for constraint in constraints:
+            if not isinstance(constraint, Constraint):
+                raise UsageError(f"constraints: {constraint!r}: AtMost('metric', limit) or AtLeast(...) is expected")
+        object.__setattr__(self, "constraints", constraints)
+        for i, metric in enumerate(self.metrics):
+            if metric in self.metrics[:i]:
+                raise UsageError(f"two metrics are called {metric!r}: each needs a name of its own")
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The objective's name, then the constraints'."""
+        return (self.objective.metric, *(constraint.metric for constraint in self.constraints))
+
+
+def _check_metric(owner: object, metric: object) -> None:
+    if not isinstance(metric, str) or not metric:
+        raise UsageError(f"{type(owner).__name__}({metric!r}): the name of a metric is expected")

@@ -1,0 +1,150 @@
+"""Rules on every report: is a constraint worth paying for, is this the best feasible checkpoint, does the trial stop.
+
+A worker decides from its own referee in microseconds; referees that have folded in the same reports agree, in whatever
+order those came, because all they keep are ranks, counts, integer sums and a minimum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from fairway import feasibility
+from fairway.events import SAVED, Reported
+from fairway.interval import best_interval
+from fairway.problem import Problem
+from fairway.stoppers.stopper import Stopper
+
+
+class Incumbent(NamedTuple):
+    """The best feasible checkpoint so far; on equal loss the earlier trial, then the earlier step."""
+
+    loss: float
+    number: int
+    step: int
+    values: tuple[float | None, ...]
+
+
+class Referee:
+    """One replica of what a study's decisions depend on."""
+
+    def __init__(self, problem: Problem, stopper: Stopper) -> None:
+        self.problem = problem
+        self.stopper = stopper
+        self.state = stopper.start(problem)
+        self.incumbent: Incumbent | None = None
+        self.acts = 0  # rulings so far: numbers the rows of the log
+        self.train_ns = 0
+        self.train_rows = 0
+        m = len(problem.constraints)
+        self.check_ns = [0] * m
+        self.checks = [0] * m
+        self.violated = [0] * m
+        self._saved = [0] * m
+        self.check_rounds = 0  # reports at which something was paid for
+        self.unmeasured: tuple[float | None, ...] = (None,) * m
+        self.all_saved = (SAVED,) * m  # the prices of a report at which every constraint was offered and none called
+        self._all_saved_rows = 0
+        self.bar = math.inf  # the loss that a report must reach before its constraints are worth paying for
+
+    def cost_ratio(self) -> float | None:
+        """Mean price of a round of checks over the mean price of a step: r of Theorem 1; None while unknown."""
+        if not self.check_rounds or not self.train_rows:
+            return None
+        return sum(self.check_ns) * self.train_rows / (max(self.train_ns, 1) * self.check_rounds)
+
+    def begin(self, total: int | None) -> tuple[int | None, bool]:
+        """A trial's interval for its `total` steps, and whether it means one check at the end of training."""
+        self.acts += 1
+        interval = self.stopper.interval
+        if interval == "end":
+            return total, True
+        if interval != "adaptive":
+            return interval, False
+        if total is None:
+            return 1, False
+        ratio = self.cost_ratio()
+        if ratio is None:
+            return total, True
+        chosen = best_interval(ratio, self.stopper.stop_probability, total)
+        return chosen, chosen > 1
+
+    @property
+    def saved(self) -> list[int]:
+        """By constraint: how often it was offered and not called."""
+        return [saved + self._all_saved_rows for saved in self._saved]
+
+    def check_order(self, offered: Collection[int]) -> Collection[int]:
+        """The constraints offered, the likeliest to be violated per second of checking first."""
+        if len(offered) == 1:
+            return offered
+
+        def promise(i: int) -> float:
+            if not self.checks[i]:
+                return math.inf
+            chance = (self.violated[i] + 1) / (self.checks[i] + 2)
+            return chance * self.checks[i] / max(self.check_ns[i], 1)
+
+        return sorted(offered, key=lambda i: (-promise(i), i))
+
+    def rule(
+        self,
+        number: int,
+        step: int,
+        loss: float,
+        violation: float | None,
+        values: Sequence[float | None],
+        prices: Sequence[int],
+        train_ns: int,
+    ) -> tuple[str | None, bool]:
+        """Fold one row in; why the trial stops (or None), and whether this is now the best feasible checkpoint."""
+        self.acts += 1
+        if train_ns >= 0:
+            self.train_ns += train_ns
+            self.train_rows += 1
+        if prices is self.all_saved:
+            self._all_saved_rows += 1
+        else:
+            self._tally(values, prices)
+        improved = False
+        if violation == 0.0:
+            best = self.incumbent
+            if best is None or (loss, number, step) < best[:3]:
+                self.incumbent = Incumbent(loss, number, step, tuple(values))
+                improved = True
+                if self.stopper.skip:
+                    self.bar = loss
+        return self.state.judge(number, step, loss, violation), improved
+
+    def _tally(self, values: Sequence[float | None], prices: Sequence[int]) -> None:
+        paid = False
+        for i, price in enumerate(prices):
+            if price > 0:
+                paid = True
+                self.check_ns[i] += price
+                self.checks[i] += 1
+                if feasibility.excess(self.problem.constraints[i], values[i]):  # type: ignore[arg-type]
+                    self.violated[i] += 1
+            elif price == SAVED:
+                self._saved[i] += 1
+        self.check_rounds += paid
+
+    def fold(self, event: Reported) -> None:
+        """Learn what another referee ruled on."""
+        sign, constraints = self.problem.objective.sign, self.problem.constraints
+        columns = (event.step, event.objective, event.values, event.check_ns, event.train_ns)
+        for step, objective, row, prices, train_ns in zip(*(column.tolist() for column in columns), strict=True):
+            values = [value if price >= 0 else None for value, price in zip(row, prices, strict=True)]
+            violation = feasibility.violation(constraints, values)
+            self.rule(event.number, step, sign * objective, violation, values, prices, train_ns)
+
+    def sentence(self, objective: float, values: Sequence[float | None], verdict: str) -> str:
+        """What was measured, then why that stops the trial."""
+        broken = [
+            f"{constraint.metric} {value:.4g} {constraint.breach} {constraint.threshold:g}"
+            for constraint, value in zip(self.problem.constraints, values, strict=True)
+            if value is not None and feasibility.excess(constraint, value)
+        ]
+        measured = " and ".join(broken) or f"{self.problem.objective.metric} {objective:.4g}"
+        return f"{measured}, {verdict}"

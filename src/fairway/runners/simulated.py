@@ -1,0 +1,197 @@
+"""Replays recorded trainings in virtual time: a day of tuning in seconds, and bit for bit the same for the same seed.
+
+Several virtual workers train asynchronously. A step costs its recorded seconds; a check costs its price times the mean
+of that configuration's first 50 steps; past the recorded end of a curve a step costs 0.1 ms. What is measured becomes
+known when the check is over, not when it begins; what finishes after the budget does not count.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairway.clock import VirtualClock, WallClock
+from fairway.errors import UsageError
+from fairway.runners.recording import Recording
+from fairway.seeds import stream
+from fairway.space import Value
+
+if TYPE_CHECKING:
+    from fairway.study import Study
+    from fairway.trial import Trial
+
+_FLAT_NS = 100_000  # a step past the recorded end
+_PRICED_STEPS = 50  # the first so many steps set the price of a check
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What a simulated run came to.
+
+    >>> import fairway as fw
+    >>> fw.Simulation(seconds=20.0, best_after=12.5, share_used=0.1, ended="the budget of 20 s is spent").best_after
+    12.5
+    """
+
+    seconds: float
+    best_after: float | None
+    share_used: float
+    ended: str
+
+
+def simulate(
+    study: Study,
+    recording: Recording,
+    *,
+    workers: int = 4,
+    budget: float = 20.0,
+    constraint_price: float | Mapping[str, float] = 1.94,
+) -> Simulation:
+    """Run a study on a recording in virtual time, until the budget (seconds) is spent or the recording is used up.
+
+    The sampler proposes, and the nearest recorded configuration not yet run is trained; `Random` draws uniformly from
+    those left. `constraint_price` is the price of one check in mean steps, one number or one for each constraint.
+
+    >>> import fairway as fw, numpy as np
+    >>> recording = fw.Recording(
+    ...     space=fw.Space({"depth": fw.Int(1, 9)}), config=np.array([[3.0], [5.0]]), total_steps=np.array([2, 3]),
+    ...     offset=np.array([0, 2, 4]), seconds=np.array([0.1, 0.1, 0.3, 0.3]),
+    ...     metrics={"auc": np.array([0.6, 0.7, 0.7, 0.8]), "eod": np.array([0.1, 0.1, 0.2, 0.3])})
+    >>> study = fw.Study(recording.space, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], seed=0)
+    >>> fw.simulate(study, recording, workers=1, budget=5.0).ended
+    'the recording is used up'
+    >>> study.best.metrics
+    {'auc': 0.7, 'eod': 0.1}
+    """
+    return _Simulator(study, recording, workers, budget, constraint_price).run()
+
+
+class _Simulator:
+    def __init__(
+        self, study: Study, recording: Recording, workers: int, budget: float, price: float | Mapping[str, float]
+    ) -> None:
+        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+            raise UsageError(f"workers={workers!r}: a whole number of at least 1 is expected")
+        if not budget > 0:
+            raise UsageError(f"budget={budget!r}: a positive number of virtual seconds is expected")
+        for metric in study.problem.metrics:
+            if metric not in recording.metrics:
+                raise UsageError(f"the recording has no metric {metric!r}; it has {', '.join(recording.metrics)}")
+        if study.space.names != recording.space.names:
+            raise UsageError("the study's space is not the recording's; build the study with recording.space")
+        self.study, self.recording, self.workers = study, recording, workers
+        self.budget_ns = int(budget * 1e9)
+        self.budget = budget
+        names = [constraint.metric for constraint in study.problem.constraints]
+        self.prices = dict(price) if isinstance(price, Mapping) else dict.fromkeys(names, float(price))
+        for name in names:
+            if not self.prices.get(name, -1.0) >= 0:
+                raise UsageError(f"constraint_price={price!r}: a price of at least 0 is expected for {name!r}")
+        self.clock = VirtualClock()
+        self.x = np.array([study.space.encode(recording.params(k)) for k in range(len(recording))])
+        self.left = list(range(len(recording)))
+        self.events: list[tuple[int, int, Trial, int, Any]] = []
+        self.scheduled = 0
+        self.best_at: int | None = None
+
+    def run(self) -> Simulation:
+        study, idle = self.study, 0
+        study._clock = self.clock
+        try:
+            for _ in range(self.workers):
+                idle += not self._start()
+            while self.events and self.events[0][0] <= self.budget_ns:
+                self.clock.now, _, trial, k, observation = heapq.heappop(self.events)
+                if not self._advance(trial, k, observation):
+                    idle += not self._start()
+            used_up = idle > 0 and not self.events
+            self.clock.now = self.clock.now if used_up else self.budget_ns
+            ended = "the recording is used up" if used_up else f"the budget of {self.budget:g} s is spent"
+            for trial in list(study._running.values()):
+                trial._stop = ended
+                study.tell(trial)
+            study._end(ended)
+        finally:
+            study._clock = WallClock()
+        best_after = None if self.best_at is None else self.best_at / 1e9
+        share = 1 - len(self.left) / len(self.recording)
+        return Simulation(seconds=self.clock.now / 1e9, best_after=best_after, share_used=share, ended=ended)
+
+    def _start(self) -> bool:
+        """Begin a trial with a recorded configuration that was not run yet; False if none is left."""
+        if not self.left and not self.study._ledger.queue:
+            return False
+        chosen: list[int] = []
+
+        def propose(number: int) -> Mapping[str, Value]:
+            rng = stream(self.study.seed, number, "sampler")
+            place = self.study.sampler.choose(self.study.history, self.x[self.left], rng)
+            chosen[:] = [self.left[place]]
+            return self.recording.params(chosen[0])
+
+        trial = self.study._ask(propose)
+        k = chosen[0] if chosen else self._find(trial.params)
+        self.left.remove(k)
+        trial._begin(int(self.recording.total_steps[k]))
+        self._train(trial, k)
+        return True
+
+    def _find(self, params: Mapping[str, Value]) -> int:
+        """The recorded configuration that was enqueued."""
+        for k in self.left:
+            if self.recording.params(k) == params:
+                return k
+        raise UsageError(f"the recording has no configuration {params!r} left; enqueue one of recording.params(k)")
+
+    def _schedule(self, at: int, trial: Trial, k: int, observation: Any) -> None:
+        self.scheduled += 1  # breaks ties in the order of scheduling
+        heapq.heappush(self.events, (at, self.scheduled, trial, k, observation))
+
+    def _train(self, trial: Trial, k: int) -> None:
+        """Begin a step; its report comes when it is over."""
+        trial._step += 1
+        row = self.recording.row(k, trial._step)
+        cost = _FLAT_NS if row is None else round(float(self.recording.seconds[row]) * 1e9)
+        self._schedule(self.clock.now + cost, trial, k, None)
+
+    def _advance(self, trial: Trial, k: int, observation: Any) -> bool:
+        """A step, or the check that followed it, is over; False when that ended the trial."""
+        if observation is None:
+            began = self.clock.now
+            observation = trial._observe(self._metrics(trial._step, k), None, trial._step, {})
+            if observation is None:
+                self.study.tell(trial)
+                return False
+            if self.clock.now > began:
+                self._schedule(self.clock.now, trial, k, observation)
+                return True
+        decision = trial._settle(*observation)
+        if decision.best:
+            self.best_at = self.clock.now
+        if not decision.stop and trial._last < (trial._total or 0):
+            self._train(trial, k)
+            return True
+        revisited = trial._look_back()
+        if revisited is not None:
+            self._schedule(self.clock.now, trial, k, revisited)
+            return True
+        self.study.tell(trial)
+        return False
+
+    def _metrics(self, step: int, k: int) -> dict[str, Any]:
+        """The objective at a step, and constraints that take virtual time to check."""
+        objective, *constraints = self.study.problem.metrics
+        checks = {name: self._check(name, k) for name in constraints}
+        return {objective: self.recording.at(objective, k, step), **checks}
+
+    def _check(self, name: str, k: int) -> Callable[[int], float]:
+        def check(step: int) -> float:
+            first = self.recording.seconds[self.recording.offset[k] : self.recording.offset[k + 1]][:_PRICED_STEPS]
+            self.clock.now += round(self.prices[name] * float(first.mean()) * 1e9)
+            return self.recording.at(name, k, step)
+
+        return check

@@ -1,0 +1,1 @@
+"""Which configuration next? One sampler a file."""

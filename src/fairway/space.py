@@ -1,0 +1,414 @@
+"""The search space: named parameters, the conditions between them, and the unit cube in which samplers work.
+
+Each parameter owns one coordinate of the cube. Numbers are laid out linearly or on a log scale; integers, stepped
+floats and choices own cells of equal width (on their scale), so a uniform draw of the cube is a fair draw of them.
+A float is decoded to ten significant digits: coarse enough that decode(encode(value)) gives back, bit for bit, every
+value the space can propose, fine enough that no model could tell the difference.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from numbers import Integral, Real
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairway.errors import UsageError
+
+Value: TypeAlias = bool | int | float | str | None
+"""What a parameter may be: a JSON scalar."""
+
+_DIGITS = 10
+_NARROWEST = 1e-9  # of the magnitude: below it the digits of a double run out
+_MAX_INT_SPAN = 2**53  # beyond it a double cannot tell neighbouring integers apart
+_MAX_LOG_INT = 2**40  # beyond it exp(log(k)) may miss k
+
+
+@dataclass(frozen=True)
+class Parameter(ABC):
+    """One coordinate of the search space; `Float`, `Int` and `Choice` are the kinds."""
+
+    @property
+    @abstractmethod
+    def when(self) -> Mapping[str, Value | Sequence[Value]] | None:
+        """The values of other parameters under which this one exists; None: always."""
+
+    @abstractmethod
+    def check(self, value: object) -> Value:
+        """The canonical form of a value, or a `UsageError` that says what is allowed."""
+
+    @abstractmethod
+    def encode(self, value: Any) -> float:
+        """A checked value as a coordinate in [0, 1]."""
+
+    @abstractmethod
+    def decode(self, u: float) -> Value:
+        """The value at a coordinate in [0, 1]."""
+
+    @property
+    @abstractmethod
+    def size(self) -> float:
+        """How many distinct values there are; infinity for a continuous one."""
+
+
+@dataclass(frozen=True)
+class Float(Parameter):
+    """A real number between `low` and `high`, both included; on a log scale or on a grid of `step` if asked.
+
+    >>> import fairway as fw
+    >>> fw.Float(0.001, 1.0, log=True).decode(0.5)
+    0.0316227766
+    >>> fw.Float(0.0, 1.0, step=0.1).decode(0.34)
+    0.3
+    """
+
+    low: float
+    high: float
+    _: KW_ONLY
+    log: bool = False
+    step: float | None = None
+    when: Mapping[str, Value | Sequence[Value]] | None = None
+
+    def __post_init__(self) -> None:
+        low, high = _bounds(self, Real)
+        object.__setattr__(self, "low", float(low))
+        object.__setattr__(self, "high", float(high))
+        width, magnitude = self.high - self.low, max(abs(self.low), abs(self.high))
+        if not math.isfinite(width):
+            raise UsageError(f"{_name(self)}: the range overflows a double; use log=True or a narrower one")
+        if width < _NARROWEST * magnitude:
+            raise UsageError(f"{_name(self)}: the range is too narrow for its magnitude; tune the offset from {low}")
+        if self.step is not None:
+            _check_step(self, Real)
+
+    @property
+    def _cells(self) -> int:
+        assert self.step is not None
+        return round((self.high - self.low) / self.step) + 1
+
+    @property
+    def size(self) -> float:
+        return math.inf if self.step is None else self._cells
+
+    def check(self, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, Real) or not self.low <= float(value) <= self.high:
+            raise UsageError(f"{value!r}: a number from {self.low} to {self.high} is expected")
+        x = float(value)
+        if self.step is None:
+            return x
+        snapped = self._at(round((x - self.low) / self.step))
+        if abs(snapped - x) > 1e-6 * self.step:
+            raise UsageError(f"{value!r}: a multiple of {self.step} above {self.low} is expected; nearest: {snapped}")
+        return snapped
+
+    def encode(self, value: float) -> float:
+        if self.step is not None:
+            return (round((value - self.low) / self.step) + 0.5) / self._cells
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def decode(self, u: float) -> float:
+        if self.step is not None:
+            return self._at(_cell(u, self._cells))
+        if u <= 0.0:
+            return self.low
+        if u >= 1.0:
+            return self.high
+        if self.log:
+            x = float(f"{self.low * math.exp(u * math.log(self.high / self.low)):.{_DIGITS - 1}e}")
+        else:
+            width, magnitude = self.high - self.low, max(abs(self.low), abs(self.high))
+            decimals = min(_DIGITS - math.ceil(math.log10(width)), 14 - math.ceil(math.log10(magnitude)))
+            x = round(self.low + u * width, decimals)
+        return min(max(x, self.low), self.high)
+
+    def _at(self, cell: int) -> float:
+        """The value of a cell of the grid, free of the binary dust of low + k * step."""
+        assert self.step is not None
+        x = self.low + cell * self.step
+        return min(max(float(f"{x:.12g}"), self.low), self.high)
+
+
+@dataclass(frozen=True)
+class Int(Parameter):
+    """A whole number between `low` and `high`, both included; on a log scale or in multiples of `step` if asked.
+
+    >>> import fairway as fw
+    >>> fw.Int(4, 2048, log=True).decode(0.5)
+    85
+    """
+
+    low: int
+    high: int
+    _: KW_ONLY
+    log: bool = False
+    step: int = 1
+    when: Mapping[str, Value | Sequence[Value]] | None = None
+
+    def __post_init__(self) -> None:
+        low, high = _bounds(self, Integral)
+        object.__setattr__(self, "low", int(low))
+        object.__setattr__(self, "high", int(high))
+        _check_step(self, Integral)
+        if self.log and self.high > _MAX_LOG_INT or self.high - self.low > _MAX_INT_SPAN:
+            raise UsageError(f"{_name(self)}: too wide to be exact; use Float(..., log=True) and round it yourself")
+
+    @property
+    def size(self) -> float:
+        return (self.high - self.low) // self.step + 1
+
+    @property
+    def _log_edges(self) -> tuple[float, float]:
+        """The outer edges of the first and last cell: k owns log(k - 1/2) to log(k + 1/2)."""
+        return math.log(self.low - 0.5), math.log(self.high + 0.5)
+
+    def check(self, value: object) -> int:
+        k = _as_whole(value)
+        if k is None or not self.low <= k <= self.high:
+            raise UsageError(f"{value!r}: a whole number from {self.low} to {self.high} is expected")
+        if (k - self.low) % self.step:
+            raise UsageError(f"{value!r}: {self.low} plus a multiple of {self.step} is expected")
+        return k
+
+    def encode(self, value: int) -> float:
+        if self.log:
+            first, last = self._log_edges
+            return (math.log(value) - first) / (last - first)
+        return ((value - self.low) // self.step + 0.5) / self.size
+
+    def decode(self, u: float) -> int:
+        if self.log:
+            first, last = self._log_edges
+            return min(max(round(math.exp(first + u * (last - first))), self.low), self.high)
+        return self.low + self.step * _cell(u, int(self.size))
+
+
+@dataclass(frozen=True)
+class Choice(Parameter):
+    """One of several JSON scalars; `ordered=True` tells samplers that neighbours in the list are alike.
+
+    >>> import fairway as fw
+    >>> fw.Choice(["gbdt", "dart"]).decode(0.7)
+    'dart'
+    """
+
+    options: Sequence[Value]
+    _: KW_ONLY
+    ordered: bool = False
+    when: Mapping[str, Value | Sequence[Value]] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.options, str | bytes | Mapping) or not isinstance(self.options, Sequence):
+            raise UsageError(f"Choice({self.options!r}): a list of options is expected, for example Choice(['a', 'b'])")
+        options = tuple(self.options)
+        object.__setattr__(self, "options", options)
+        if not options:
+            raise UsageError("Choice([]): at least one option is expected")
+        for option in options:
+            if option is not None and not isinstance(option, bool | int | float | str):
+                raise UsageError(f"Choice: {option!r} is no JSON scalar; choose between names and look the object up")
+            if isinstance(option, float) and not math.isfinite(option):
+                raise UsageError(
+                    f"Choice: {option!r} has no place in JSON; choose between names and look the number up"
+                )
+        if len({_identity(option) for option in options}) < len(options):
+            raise UsageError(f"Choice({list(options)!r}): each option may be listed once")
+        object.__setattr__(self, "_index", {_identity(option): i for i, option in enumerate(options)})
+
+    @property
+    def size(self) -> float:
+        return len(self.options)
+
+    def check(self, value: object) -> Value:
+        if isinstance(value, np.generic):
+            value = value.item()
+        if _identity(value) not in self._index:  # type: ignore[attr-defined]
+            raise UsageError(f"{value!r}: one of {_shortened(self.options)} is expected")
+        return value  # type: ignore[return-value]
+
+    def encode(self, value: Value) -> float:
+        return (int(self._index[_identity(value)]) + 0.5) / len(self.options)  # type: ignore[attr-defined]
+
+    def decode(self, u: float) -> Value:
+        return self.options[_cell(u, len(self.options))]
+
+
+class Space(Mapping[str, Parameter]):
+    """The parameters by name: checks configurations and moves them to the unit cube and back.
+
+    A parameter whose `when` does not hold is inactive: absent from the configuration, NaN in the cube.
+
+    >>> import fairway as fw
+    >>> space = fw.Space({"booster": fw.Choice(["gbdt", "dart"]),
+    ...                   "drop": fw.Float(0.0, 0.5, when={"booster": "dart"})})
+    >>> space.decode([0.9, 0.5])
+    {'booster': 'dart', 'drop': 0.25}
+    >>> space.encode({"booster": "gbdt"})
+    array([0.25,  nan])
+    """
+
+    def __init__(self, parameters: Mapping[str, Parameter]) -> None:
+        if not isinstance(parameters, Mapping) or not parameters:
+            raise UsageError(f"Space({parameters!r}): a dict of at least one named parameter is expected")
+        for name, parameter in parameters.items():
+            if not isinstance(name, str) or not name:
+                raise UsageError(f"Space: the name {name!r} is no text")
+            if not isinstance(parameter, Parameter):
+                raise UsageError(f"Space: {name}={parameter!r}: a Float, Int or Choice is expected")
+        self._parameters = dict(parameters)
+        self.names = tuple(self._parameters)
+        self._conditions = {name: self._read_condition(name) for name in self.names}
+        self._parents_first = self._sorted_by_condition()
+
+    def __getitem__(self, name: str) -> Parameter:
+        return self._parameters[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parameters)
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def __repr__(self) -> str:
+        return f"Space({self._parameters!r})"
+
+    @property
+    def size(self) -> float:
+        """How many configurations exist, not counting that conditions make some of them the same; maybe infinity."""
+        return math.prod(parameter.size for parameter in self.values())
+
+    def check(self, params: Mapping[str, object]) -> dict[str, Value]:
+        """The configuration in canonical form and order, or a `UsageError` that names what is wrong with it."""
+        unknown = [name for name in params if name not in self._parameters]
+        if unknown:
+            raise UsageError(f"unknown parameter {unknown[0]!r}: the space has {_shortened(self.names)}")
+        checked: dict[str, Value] = {}
+        for name in self._parents_first:
+            active = self._is_active(name, checked)
+            if active and name not in params:
+                raise UsageError(f"parameter {name!r} is missing")
+            if not active and name in params:
+                raise UsageError(f"parameter {name!r} is only there when {dict(self._parameters[name].when or {})!r}")
+            if active:
+                try:
+                    checked[name] = self._parameters[name].check(params[name])
+                except UsageError as error:
+                    raise UsageError(f"parameter {name!r}: {error}") from None
+        return {name: checked[name] for name in self.names if name in checked}
+
+    def encode(self, params: Mapping[str, object]) -> NDArray[np.float64]:
+        """The configuration as a point of the unit cube, shape (d,); NaN for what is inactive."""
+        checked = self.check(params)
+        x = np.full(len(self), np.nan)
+        for i, name in enumerate(self.names):
+            if name in checked:
+                x[i] = self._parameters[name].encode(checked[name])
+        return x
+
+    def decode(self, x: Sequence[float] | NDArray[np.float64]) -> dict[str, Value]:
+        """The configuration at a point of the unit cube, shape (d,); coordinates of inactive parameters are ignored."""
+        if len(x) != len(self):
+            raise UsageError(f"a point of {len(x)} coordinates: this space has {len(self)} parameters")
+        coordinate = dict(zip(self.names, x, strict=True))
+        decoded: dict[str, Value] = {}
+        for name in self._parents_first:
+            if self._is_active(name, decoded):
+                u = float(coordinate[name])
+                if not 0.0 <= u <= 1.0:
+                    raise UsageError(f"coordinate {u} of {name!r}: a number from 0 to 1 is expected")
+                decoded[name] = self._parameters[name].decode(u)
+        return {name: decoded[name] for name in self.names if name in decoded}
+
+    def _is_active(self, name: str, params: Mapping[str, Value]) -> bool:
+        return all(
+            parent in params and _identity(params[parent]) in allowed
+            for parent, allowed in self._conditions[name].items()
+        )
+
+    def _read_condition(self, name: str) -> dict[str, frozenset[tuple[type, object]]]:
+        condition = {}
+        for parent, allowed in (self._parameters[name].when or {}).items():
+            if parent not in self._parameters:
+                raise UsageError(f"{name!r}: when names {parent!r}, which is no parameter of this space")
+            several = isinstance(allowed, Sequence) and not isinstance(allowed, str)
+            values: Sequence[object] = allowed if several else [allowed]  # type: ignore[assignment]
+            try:
+                condition[parent] = frozenset(_identity(self._parameters[parent].check(value)) for value in values)
+            except UsageError as error:
+                raise UsageError(f"{name!r}: when asks {parent!r} for {error}") from None
+        return condition
+
+    def _sorted_by_condition(self) -> tuple[str, ...]:
+        order: list[str] = []
+        left = dict.fromkeys(self.names)
+        while left:
+            ready = [name for name in left if all(parent in order for parent in self._conditions[name])]
+            if not ready:
+                raise UsageError(f"the conditions of {_shortened(tuple(left))} wait for each other; break the cycle")
+            for name in ready:
+                order.append(name)
+                del left[name]
+        return tuple(order)
+
+
+def _identity(value: object) -> tuple[type, object]:
+    """True, 1 and 1.0 are equal in Python but three different options."""
+    return (type(value), value)
+
+
+def _as_whole(value: object) -> int | None:
+    """The integer that a number stands for, 5.0 included; None if it stands for none."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not float(value).is_integer():
+        return None
+    return int(value)  # type: ignore[call-overload,no-any-return]
+
+
+def _cell(u: float, cells: int) -> int:
+    return min(int(u * cells), cells - 1)
+
+
+def _name(parameter: Float | Int) -> str:
+    return f"{type(parameter).__name__}({parameter.low}, {parameter.high})"
+
+
+def _shortened(values: Sequence[object], most: int = 8) -> str:
+    shown = ", ".join(repr(value) for value in values[:most])
+    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"
+
+
+def _bounds(parameter: Float | Int, kind: type[Any]) -> tuple[Any, Any]:
+    """Checks `low`, `high` and `log`, and returns the bounds."""
+    low, high, what = parameter.low, parameter.high, "whole" if kind is Integral else "finite"
+    for bound in (low, high):
+        if isinstance(bound, bool) or not isinstance(bound, kind) or not math.isfinite(bound):
+            raise UsageError(f"{_name(parameter)}: bounds must be {what} numbers, not {bound!r}")
+    if low >= high:
+        hint = (
+            f"; did you mean {type(parameter).__name__}({high}, {low})?"
+            if low > high
+            else "; a constant is no parameter"
+        )
+        raise UsageError(f"{_name(parameter)}: low must be below high{hint}")
+    if parameter.log and low <= 0:
+        raise UsageError(f"{_name(parameter)}: log=True needs low above 0")
+    return low, high
+
+
+def _check_step(parameter: Float | Int, kind: type[Any]) -> None:
+    step: Any = parameter.step
+    if isinstance(step, bool) or not isinstance(step, kind) or not step > 0 or not math.isfinite(step):
+        raise UsageError(f"{_name(parameter)}: step={step!r}: a positive number is expected")
+    if parameter.log and not (kind is Integral and step == 1):
+        raise UsageError(f"{_name(parameter)}: log=True and step={step} exclude each other")
+    cells = (parameter.high - parameter.low) / step
+    if round(cells) < 1 or abs(cells - round(cells)) > 1e-6 * max(1.0, cells * 1e-3):
+        nearest = parameter.low + max(1, math.floor(cells)) * step
+        raise UsageError(
+            f"{_name(parameter)}: the range is no multiple of step={step}; did you mean high={nearest:.12g}?"
+        )

@@ -1,0 +1,1 @@
+"""Stop this trial now? One rule a file."""

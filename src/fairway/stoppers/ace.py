@@ -1,0 +1,74 @@
+"""ACE: adaptive constraint-aware early stopping (Algorithm 1 of the paper).
+
+At each report the trial falls into a stratum: valid, invalid, or not evaluated; the worst share of each stratum, among
+reports of the same step, is stopped. Comparing across steps, as Algorithm 1 could also be read, would make every young
+trial the worst of all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fairway.errors import UsageError
+from fairway.problem import Problem
+from fairway.stoppers.stopper import Interval, Stopper, StopperState, check_count, check_fraction
+from fairway.stoppers.strata import Strata
+
+
+@dataclass(frozen=True)
+class ACE(Stopper):
+    """Stops the worst share of each stratum, and pays for constraints only when that is worth their price.
+
+    `truncation` is the share; `interval` and `skip` say when a constraint is paid (Theorem 1 and the skip rule by
+    default); `tolerance="hard"` stops a trial at its first violated check; nothing stops before step `grace`.
+
+    >>> import fairway as fw
+    >>> fw.ACE(truncation=0.5, tolerance="hard")
+    ACE(truncation=0.5, interval='adaptive', skip=True, tolerance='hard', grace=1)
+    >>> fw.ACE(truncation=25)
+    Traceback (most recent call last):
+        ...
+    fairway.errors.UsageError: truncation=25: a fraction between 0 and 1 is expected; did you mean 0.25?
+    """
+
+    truncation: float = 0.25
+    interval: Interval = "adaptive"
+    skip: bool = True
+    tolerance: Literal["soft", "hard"] = "soft"
+    grace: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fraction(self, "truncation")
+        check_count(self, "grace")
+        if self.tolerance not in ("soft", "hard"):
+            raise UsageError(f"tolerance={self.tolerance!r}: 'soft' or 'hard' is expected")
+
+    @property
+    def stop_probability(self) -> float:
+        """A check ends a trial with the chance that it falls into the truncated share."""
+        return self.truncation
+
+    def start(self, problem: Problem) -> StopperState:
+        """A fresh state."""
+        del problem
+        return _ACEState(self)
+
+
+class _ACEState(StopperState):
+    __slots__ = ("_config", "_strata")
+
+    def __init__(self, config: ACE) -> None:
+        self._config = config
+        self._strata = Strata()
+
+    def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
+        del number
+        config = self._config
+        n = self._strata.among_worst(config.truncation, step, loss, violation)
+        if step < config.grace:
+            return None
+        if violation and config.tolerance == "hard":
+            return f"violated at step {step} under hard tolerance"
+        return f"worst {config.truncation:.0%} of {n} at step {step}" if n else None

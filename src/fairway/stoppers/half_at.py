@@ -1,0 +1,63 @@
+"""The rule of the CIKM 2021 contest's winners (section 4.2): one comparison at one step, once enough is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fairway.problem import Problem
+from fairway.ranks import Ranks, cut
+from fairway.stoppers.stopper import Interval, Stopper, StopperState, check_count
+
+
+@dataclass(frozen=True)
+class HalfAt(Stopper):
+    """Stops a trial at one `step` if it is not in the better half there, after so many trials were completed.
+
+    >>> import fairway as fw
+    >>> fw.HalfAt(7, after=40)
+    HalfAt(step=7, after=40, interval=1, skip=True)
+    """
+
+    step: int = 7
+    after: int = 40
+    interval: Interval = 1
+    skip: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self, "step")
+        check_count(self, "after")
+
+    @property
+    def stop_probability(self) -> float:
+        """Half of what is compared stops."""
+        return 0.5
+
+    def start(self, problem: Problem) -> StopperState:
+        """A fresh state."""
+        del problem
+        return _HalfAtState(self)
+
+
+class _HalfAtState(StopperState):
+    __slots__ = ("_completed", "_config", "_past", "_ranks")
+
+    def __init__(self, config: HalfAt) -> None:
+        self._config = config
+        self._ranks = Ranks()
+        self._completed = 0
+        self._past: set[int] = set()  # running trials that were compared already
+
+    def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
+        del violation
+        if step < self._config.step or number in self._past:
+            return None
+        self._past.add(number)
+        rank, n = self._ranks.add(loss), len(self._ranks)
+        if self._completed < self._config.after or rank > cut(0.5, n):
+            return None
+        return f"not in the better half of {n} at step {self._config.step}"
+
+    def finish(self, number: int, *, completed: bool) -> None:
+        self._past.discard(number)
+        self._completed += completed

@@ -1,0 +1,71 @@
+"""The median stopping rule (Golovin et al., 2017), blind to constraints."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from fairway.problem import Problem
+from fairway.ranks import Ranks
+from fairway.stoppers.stopper import Interval, Stopper, StopperState, check_count
+
+
+@dataclass(frozen=True)
+class Median(Stopper):
+    """Stops a trial whose best loss is worse than the median, over other trials at that step, of their running mean.
+
+    The original compares with completed trials only; here every trial that reached the step counts, so that the rule
+    does not wait for the first ones to complete.
+
+    >>> import fairway as fw
+    >>> fw.Median(grace=10)
+    Median(grace=10, min_trials=5, interval=1, skip=True)
+    """
+
+    grace: int = 1
+    min_trials: int = 5
+    interval: Interval = 1
+    skip: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self, "grace")
+        check_count(self, "min_trials")
+
+    @property
+    def stop_probability(self) -> float:
+        """Half of what is compared falls behind the median."""
+        return 0.5
+
+    def start(self, problem: Problem) -> StopperState:
+        """A fresh state."""
+        del problem
+        return _MedianState(self)
+
+
+class _MedianState(StopperState):
+    __slots__ = ("_config", "_means", "_running")
+
+    def __init__(self, config: Median) -> None:
+        self._config = config
+        self._means: defaultdict[int, Ranks] = defaultdict(Ranks)  # by step
+        self._running: dict[int, tuple[float, int, float, int]] = {}  # by trial: sum, count, best loss, last step
+
+    def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
+        del violation
+        total, count, best, last = self._running.get(number, (0.0, 0, loss, 0))
+        if step <= last:  # a constraint paid for later: nothing new for this rule
+            return None
+        total, count, best = total + loss, count + 1, min(best, loss)
+        self._running[number] = (total, count, best, step)
+        means = self._means[step]
+        others = len(means)
+        better = others - means.rank(best)
+        means.add(total / count)
+        if step < self._config.grace or others < self._config.min_trials or 2 * better <= others:
+            return None
+        return f"behind the median of {others} at step {step}"
+
+    def finish(self, number: int, *, completed: bool) -> None:
+        del completed
+        self._running.pop(number, None)

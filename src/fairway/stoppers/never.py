@@ -1,0 +1,39 @@
+"""No stopping: every trial runs to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fairway.problem import Problem
+from fairway.stoppers.stopper import Interval, Stopper, StopperState
+
+
+@dataclass(frozen=True)
+class Never(Stopper):
+    """Never stops a trial; constraints are paid for by `interval` and `skip` all the same.
+
+    >>> import fairway as fw
+    >>> fw.Never(interval="end")
+    Never(interval='end', skip=True)
+    """
+
+    interval: Interval = 1
+    skip: bool = True
+
+    @property
+    def stop_probability(self) -> float:
+        """Nothing stops."""
+        return 0.0
+
+    def start(self, problem: Problem) -> StopperState:
+        """A fresh state."""
+        del problem
+        return _NeverState()
+
+
+class _NeverState(StopperState):
+    __slots__ = ()
+
+    def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
+        del number, step, loss, violation
+        return None

@@ -1,0 +1,1 @@
+"""Where a study's log lives."""

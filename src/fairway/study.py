@@ -1,0 +1,369 @@
+"""A study: the only writer of its log. It samples, hands out trials, and folds what they report.
+
+Everything here is a fold of the log (`Ledger`, `Referee`) plus the trials this process is running.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+from fairway.clock import Clock, WallClock
+from fairway.errors import MissingDependency, UsageError
+from fairway.events import Asked, Ended, Enqueued, Event, Reported, Status, Told
+from fairway.history import History, TrialRecord
+from fairway.ledger import Ledger
+from fairway.problem import Constraint, Objective, Problem
+from fairway.referee import Referee
+from fairway.runners import local
+from fairway.samplers.random import Random
+from fairway.samplers.sampler import Sampler
+from fairway.seeds import fresh_seed, stream, trial_seed
+from fairway.space import Parameter, Space, Value
+from fairway.stoppers.ace import ACE
+from fairway.stoppers.stopper import Stopper
+from fairway.storage.log import Log
+from fairway.storage.memory import MemoryLog
+from fairway.trial import Given, Trial
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+logger = logging.getLogger("fairway")
+
+
+class Best(NamedTuple):
+    """A checkpoint of a trial: `study.best` is the best feasible one.
+
+    >>> import fairway as fw
+    >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=7)
+    >>> study.optimize(lambda trial: trial.params["x"] ** 2, trials=3)
+    >>> study.best.number, study.best.params
+    (1, {'x': 0.0261884112})
+    """
+
+    number: int
+    step: int
+    params: Mapping[str, Value]
+    metrics: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Where the seconds of a study went, and what it saved.
+
+    `checks` counts constraint evaluations, `saved_checks` those offered and not called; saved seconds are estimates:
+    the mean price of a check, and for each stopped trial the steps it had left at its own pace.
+
+    >>> import fairway as fw
+    >>> fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0).costs.checks
+    0
+    """
+
+    training_seconds: float
+    check_seconds: float
+    checks: int
+    saved_training_seconds: float
+    saved_check_seconds: float
+    saved_checks: int
+
+
+class Study:
+    """A search for the best configuration within limits.
+
+    Defaults: random search, ACE, a log in memory, and a fresh seed, which is shown and stored.
+
+    >>> import fairway as fw
+    >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), [fw.AtLeast("x", 0.5)], seed=0)
+    >>> def evaluate(trial):
+    ...     x = trial.params["x"]
+    ...     return {"loss": x * x, "x": x}
+    >>> study.optimize(evaluate, trials=20)
+    >>> study
+    Study(trials=20, best=loss 0.3024, seed=0)
+    """
+
+    def __init__(
+        self,
+        space: Space | Mapping[str, Parameter],
+        objective: Objective,
+        constraints: Sequence[Constraint] | Constraint = (),
+        *,
+        sampler: Sampler | None = None,
+        stopper: Stopper | None = None,
+        storage: Log | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.space = space if isinstance(space, Space) else Space(space)
+        self.problem = Problem(objective, constraints)  # type: ignore[arg-type]
+        self.sampler = _kind("sampler", sampler, Sampler, Random())
+        self.stopper = _kind("stopper", stopper, Stopper, ACE())
+        self.seed = _seed(seed)
+        self.log: Log = MemoryLog() if storage is None else storage
+        self._clock: Clock = WallClock()
+        self._ledger = Ledger(self.space, self.problem)
+        self._referee = Referee(self.problem, self.stopper)
+        self._running: dict[int, Trial] = {}
+        self._position = 0  # of the log, folded so far
+        self._seen = 0  # of the log, up to the last event that somebody else wrote
+        self._worker = -1  # nobody, while what is there already is folded in
+        self._catch_up()
+        self._worker = self._ledger.workers
+        logger.info("study with seed %d, %s, %s", self.seed, self.sampler, self.stopper)
+
+    def __repr__(self) -> str:
+        best, objective = self.best, self.problem.objective.metric
+        found = "none" if best is None else f"{objective} {best.metrics[objective]:.4g}"
+        return f"Study(trials={len(self._ledger.courses)}, best={found}, seed={self.seed})"
+
+    # What a user does
+
+    @overload
+    def ask(self) -> Trial: ...
+    @overload
+    def ask(self, n: int) -> list[Trial]: ...
+    def ask(self, n: int | None = None) -> Trial | list[Trial]:
+        """Begin a trial, or a list of n; each must be told later."""
+        if n is None:
+            return self._ask(self._propose)
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise UsageError(f"ask({n!r}): a whole number of at least 1 is expected")
+        return [self._ask(self._propose) for _ in range(n)]
+
+    def tell(
+        self, trial: Trial, metrics: Mapping[str, Given] | None = None, /, *, failed: str | None = None, **named: Given
+    ) -> None:
+        """End a trial: with its final metrics if it did not report them, or with the reason why it failed."""
+        if not isinstance(trial, Trial):
+            raise UsageError(f"tell({trial!r}): the Trial that ask() returned is expected")
+        if trial.status != "running":
+            raise UsageError(f"trial {trial.number} was told already ({trial.status}); a trial is told once")
+        if self._running.get(trial.number) is not trial:
+            raise UsageError(f"trial {trial.number} belongs to another study; tell it there")
+        if failed is not None:
+            if metrics or named:
+                raise UsageError(f"trial {trial.number}: tell it either metrics or failed={failed!r}, not both")
+            self._close(trial, "failed", str(failed))
+            return
+        if metrics or named:
+            trial.report({**(metrics or {}), **named})
+        if trial._failure:
+            self._close(trial, "failed", trial._failure)
+        elif trial._stop:
+            self._close(trial, "stopped", trial._stop)
+        elif not trial._last:
+            objective = self.problem.objective.metric
+            raise UsageError(
+                f"trial {trial.number} reported nothing: tell(trial, {objective}=...) or tell(trial, failed='why')"
+            )
+        else:
+            revisited = trial._look_back()
+            if revisited is not None:
+                trial._settle(*revisited)
+            self._close(trial, "completed", "")
+
+    def enqueue(self, params: Mapping[str, Value]) -> None:
+        """Run a known configuration before the sampler is asked again."""
+        self._append(Enqueued(self.space.check(params)))
+
+    def optimize(
+        self,
+        function: Callable[[Trial], Any],
+        *,
+        trials: int | None = None,
+        timeout: float | None = None,
+        trial_timeout: float | None = None,
+        catch: type[Exception] | tuple[type[Exception], ...] = Exception,
+        progress: bool | None = None,
+    ) -> None:
+        """Run trials until so many are done, or so many seconds have passed.
+
+        `function` trains in a loop and reports, or returns its metrics (or, without constraints, one number). An
+        exception in `catch` fails its trial and the study goes on, unless nothing has ever succeeded. `timeout` and
+        `trial_timeout` (seconds) end a trial at its next report. `progress`: a live line; by default in a terminal.
+        Ctrl-C ends the run; what was told is kept.
+        """
+        local.run(
+            self,
+            function,
+            trials=trials,
+            timeout=timeout,
+            trial_timeout=trial_timeout,
+            catch=catch,
+            progress=progress,
+        )
+
+    # What a user reads
+
+    @property
+    def best(self) -> Best | None:
+        """The best feasible checkpoint, or None while nothing feasible was measured."""
+        incumbent = self._referee.incumbent
+        if incumbent is None:
+            return None
+        objective = self.problem.objective.sign * incumbent.loss
+        return self._best(incumbent.number, incumbent.step, objective, incumbent.values)
+
+    @property
+    def best_ignoring_limits(self) -> Best | None:
+        """The checkpoint with the best objective, whether it may be shipped or not: what the limits cost."""
+        self._flush()
+        found = self._ledger.best_ignoring_limits
+        return None if found is None else self._best(found[0], *found[1])
+
+    @property
+    def trials(self) -> list[TrialRecord]:
+        """Every trial so far, by number."""
+        self._flush()
+        return [self._ledger.record(number) for number in range(len(self._ledger.courses))]
+
+    @property
+    def counts(self) -> dict[Status, int]:
+        """How many trials are running, completed, stopped and failed."""
+        return {"running": len(self._ledger.running), **self._ledger.counts}
+
+    @property
+    def costs(self) -> Costs:
+        """The seconds spent and saved so far."""
+        referee = self._referee
+        saved = sum(
+            ns * saved // max(n, 1)
+            for ns, n, saved in zip(referee.check_ns, referee.checks, referee.saved, strict=True)
+        )
+        return Costs(
+            training_seconds=referee.train_ns / 1e9,
+            check_seconds=sum(referee.check_ns) / 1e9,
+            checks=sum(referee.checks),
+            saved_training_seconds=self._ledger.train_saved_ns / 1e9,
+            saved_check_seconds=saved / 1e9,
+            saved_checks=sum(referee.saved),
+        )
+
+    @property
+    def ended(self) -> str | None:
+        """Why the last run ended; None while the study is going on."""
+        return self._ledger.ended
+
+    @property
+    def history(self) -> History:
+        """The read-only columns that samplers see."""
+        return self._ledger.history()
+
+    def to_frame(self) -> pd.DataFrame:
+        """Every trial as a row of a pandas table: parameters, the metrics that stand for it, status and costs."""
+        try:
+            import pandas as pd  # noqa: PLC0415 - optional
+        except ImportError:
+            raise MissingDependency("to_frame needs pandas: pip install 'fairway[frame]'") from None
+        rows = [
+            {
+                "number": record.number,
+                **{f"param.{name}": record.params.get(name) for name in self.space},
+                **{f"metric.{name}": record.metrics.get(name) for name in self.problem.metrics},
+                **{
+                    name: getattr(record, name)
+                    for name in ("feasible", "status", "step", "steps", "seconds", "check_seconds", "reason")
+                },
+            }
+            for record in self.trials
+        ]
+        return pd.DataFrame(rows).set_index("number") if rows else pd.DataFrame()
+
+    # What runners do
+
+    def _ask(self, propose: Callable[[int], Mapping[str, Value]]) -> Trial:
+        """Begin the next trial with what waits in the queue, or else with what is proposed for its number."""
+        self._flush()
+        while True:
+            self._catch_up()
+            number, queue = len(self._ledger.courses), self._ledger.queue
+            params = queue[0] if queue else propose(number)
+            asked = Asked(number, params, self._clock.at(), queued=bool(queue))
+            if self.log.append([asked], at=self._position) is not None:
+                break
+        self._catch_up()
+        trial = Trial(
+            number,
+            dict(params),
+            seed=trial_seed(self.seed, number),
+            referee=self._referee,
+            send=self._receive,
+            clock=self._clock,
+        )
+        self._running[number] = trial
+        return trial
+
+    def _propose(self, number: int) -> Mapping[str, Value]:
+        return self.space.decode(self.sampler.propose(self.history, stream(self.seed, number, "sampler")))
+
+    def _end(self, reason: str) -> None:
+        """Note why a run ended."""
+        self._append(Ended(reason, self._clock.at()))
+        logger.info("ended: %s", reason)
+
+    def _close(self, trial: Trial, status: Status, reason: str) -> None:
+        trial._flush()
+        self._referee.acts += 1
+        self._referee.state.finish(trial.number, completed=status == "completed")
+        del self._running[trial.number]
+        trial._status = status
+        self._append(
+            Told(
+                number=trial.number,
+                status=status,
+                reason=reason,
+                at=self._clock.at(),
+                worker=self._worker,
+                act=self._referee.acts,
+                row=self._ledger.courses[trial.number].row,
+                notes=trial._notes,
+            )
+        )
+        logger.debug("trial %d %s: %s", trial.number, status, reason)
+
+    def _receive(self, event: Reported) -> None:
+        """Take rows that a trial of this process ruled on."""
+        self._append(replace(event, worker=self._worker, seen=self._seen))
+
+    def _flush(self) -> None:
+        for trial in self._running.values():
+            trial._flush()
+
+    def _append(self, event: Event) -> None:
+        self.log.append([event])
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Fold in what was written since, by this process or by others."""
+        for event in self.log.read(self._position):
+            self._ledger.fold(event)
+            self._position += 1
+            if isinstance(event, Reported | Told) and event.worker != self._worker:
+                if isinstance(event, Reported):
+                    self._referee.fold(event)
+                else:
+                    self._referee.state.finish(event.number, completed=event.status == "completed")
+                self._seen = self._position
+
+    def _best(self, number: int, step: int, objective: float, values: Sequence[float | None]) -> Best:
+        metrics = dict(zip(self.problem.metrics, (objective, *values), strict=True))
+        return Best(number, step, self._ledger.courses[number].asked.params, metrics)
+
+
+def _kind(name: str, given: Any, kind: type[Any], default: Any) -> Any:
+    if given is None:
+        return default
+    if not isinstance(given, kind):
+        hint = f"; did you mean {given.__name__}()?" if isinstance(given, type) else ""
+        raise UsageError(f"{name}={given!r}: a {name} is expected{hint}")
+    return given
+
+
+def _seed(seed: int | None) -> int:
+    if seed is None:
+        return fresh_seed()
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise UsageError(f"seed={seed!r}: a whole number of at least 0 is expected")
+    return seed
