@@ -37,10 +37,13 @@ def excess(constraint: Constraint, value: float) -> float:
 def violation(constraints: Sequence[Constraint], values: Sequence[float | None]) -> float | None:
     """The violation of one checkpoint: 0 feasible, positive infeasible, None unknown."""
     total = 0.0
-    for constraint, value in zip(constraints, values, strict=True):
-        if value is not None:
-            total += excess(constraint, value)
-    return total if total > 0.0 or None not in values else None
+    known = True
+    for i, value in enumerate(values):
+        if value is None:
+            known = False
+        else:
+            total += excess(constraints[i], value)
+    return total if known or total else None
 
 
 def violations(problem: Problem, values: NDArray[np.float64], paid: NDArray[np.bool_]) -> NDArray[np.float64]:

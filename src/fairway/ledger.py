@@ -47,6 +47,7 @@ class Ledger:
         self.running: dict[int, Course] = {}
         self.queue: deque[Mapping[str, Value]] = deque()
         self.counts: dict[Status, int] = {"completed": 0, "stopped": 0, "failed": 0}
+        self.last_stop = ""  # why the last stopped trial was stopped
         self.ended: str | None = None
         self.best_ignoring_limits: tuple[int, Checkpoint] | None = None
         self.train_saved_ns = 0
@@ -83,7 +84,7 @@ class Ledger:
         loss = self._problem.objective.sign * event.objective
         best = feasibility.order(loss, feasibility.violations(self._problem, event.values, paid))[0]
         course.row = self._better(course.row, self._checkpoint(event, int(best)))
-        lowest = int(np.argmin(loss))
+        lowest = int(np.lexsort((~paid.all(axis=1), loss))[0])  # of equal ones a measured one says more
         so_far = self.best_ignoring_limits
         sign = self._problem.objective.sign
         if so_far is None or loss[lowest] < sign * so_far[1].objective:
@@ -100,8 +101,10 @@ class Ledger:
         course.status, course.reason, course.notes = event.status, event.reason, event.notes
         course.row = event.row
         self.counts[event.status] += 1
-        if event.status == "stopped" and course.total is not None and course.rows:
-            self.train_saved_ns += (course.total - course.last_step) * course.train_ns // course.rows
+        if event.status == "stopped":
+            self.last_stop = f"trial {event.number}: {event.reason}"
+            if course.total is not None and course.rows:
+                self.train_saved_ns += (course.total - course.last_step) * course.train_ns // course.rows
         seconds = (course.train_ns + course.check_ns) / 1e9
         row = None if event.status == "failed" else event.row
         self._columns.append(Row(event.number, course.x, event.status, row, seconds))

@@ -7,27 +7,24 @@ two signs are applied here and nowhere else.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
+from typing import ClassVar
 
 from fairway.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Objective(ABC):
+class Objective:
     """The metric to optimise; `Minimize` and `Maximize` are the kinds."""
 
     metric: str
+    sign: ClassVar[float]  # loss = sign * value
 
     def __post_init__(self) -> None:
         _check_metric(self, self.metric)
-
-    @property
-    @abstractmethod
-    def sign(self) -> float:
-        """The factor that turns a value into a loss."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +36,7 @@ class Minimize(Objective):
     Minimize(metric='loss')
     """
 
-    @property
-    def sign(self) -> float:
-        return 1.0
+    sign = 1.0
 
 
 @dataclass(frozen=True)
@@ -53,13 +48,11 @@ class Maximize(Objective):
     Maximize(metric='auc')
     """
 
-    @property
-    def sign(self) -> float:
-        return -1.0
+    sign = -1.0
 
 
 @dataclass(frozen=True)
-class Constraint(ABC):
+class Constraint:
     """A limit on a metric; `AtMost` and `AtLeast` are the kinds.
 
     `scale` is the unit in which violation is counted when there are several: by default |threshold|, or 1 where that
@@ -69,6 +62,8 @@ class Constraint(ABC):
     metric: str
     threshold: float
     scale: float | None = None
+    sign: ClassVar[float]  # excess = sign * (value - threshold): positive is violated
+    breach: ClassVar[str]  # how a value that breaks the limit compares with the threshold, for people
 
     def __post_init__(self) -> None:
         _check_metric(self, self.metric)
@@ -85,17 +80,7 @@ class Constraint(ABC):
                 f"{type(self).__name__}({self.metric!r}): scale={self.scale}: a positive number is expected"
             )
 
-    @property
-    @abstractmethod
-    def sign(self) -> float:
-        """The factor that turns value - threshold into an excess: positive is violated."""
-
-    @property
-    @abstractmethod
-    def breach(self) -> str:
-        """How a value that breaks the limit compares with the threshold, for people: `>` or `<`."""
-
-    @property
+    @cached_property
     def unit(self) -> float:
         """The excess that counts as a violation of 1."""
         return self.scale or abs(self.threshold) or 1.0
@@ -110,13 +95,8 @@ class AtMost(Constraint):
     AtMost(metric='eod', threshold=0.25, scale=None)
     """
 
-    @property
-    def sign(self) -> float:
-        return 1.0
-
-    @property
-    def breach(self) -> str:
-        return ">"
+    sign = 1.0
+    breach = ">"
 
 
 @dataclass(frozen=True)
@@ -128,13 +108,8 @@ class AtLeast(Constraint):
     0.9
     """
 
-    @property
-    def sign(self) -> float:
-        return -1.0
-
-    @property
-    def breach(self) -> str:
-        return "<"
+    sign = -1.0
+    breach = "<"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,9 @@ from bisect import bisect_left, bisect_right
 
 import numpy as np
 
+DUST = 1e-9
+"""rank <= share * n + DUST says that a rank is among floor(share * n), safe from binary dust: 29% of 100 is 29."""
+
 _RECENT = 2048  # up to here an insertion into a sorted array is cheaper than anything cleverer
 
 
@@ -96,12 +99,3 @@ def _place(pairs: tuple[array[float], array[float]], first: float, second: float
     if low == len(firsts) or firsts[low] != first:
         return low
     return bisect_left(seconds, second, low, bisect_right(firsts, first, low))
-
-
-def cut(share: float, n: int) -> int:
-    """floor(share * n), safe from binary dust: 29% of 100 is 29.
-
-    >>> cut(0.29, 100)
-    29
-    """
-    return int(share * n + 1e-9)

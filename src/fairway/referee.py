@@ -57,7 +57,7 @@ class Referee:
     def begin(self, total: int | None) -> tuple[int | None, bool]:
         """A trial's interval for its `total` steps, and whether it means one check at the end of training."""
         self.acts += 1
-        interval = self.stopper.interval
+        interval = self.stopper.interval if self.problem.constraints else 1
         if interval == "end":
             return total, True
         if interval != "adaptive":

@@ -101,7 +101,7 @@ class Study:
         self.sampler = _kind("sampler", sampler, Sampler, Random())
         self.stopper = _kind("stopper", stopper, Stopper, ACE())
         self.seed = _seed(seed)
-        self.log: Log = MemoryLog() if storage is None else storage
+        self.log: Log = _kind("storage", storage, Log, MemoryLog())
         self._clock: Clock = WallClock()
         self._ledger = Ledger(self.space, self.problem)
         self._referee = Referee(self.problem, self.stopper)
@@ -242,6 +242,11 @@ class Study:
         )
 
     @property
+    def last_stop(self) -> str:
+        """Which trial the stopper ended last, and why."""
+        return self._ledger.last_stop
+
+    @property
     def ended(self) -> str | None:
         """Why the last run ended; None while the study is going on."""
         return self._ledger.ended
@@ -275,7 +280,6 @@ class Study:
 
     def _ask(self, propose: Callable[[int], Mapping[str, Value]]) -> Trial:
         """Begin the next trial with what waits in the queue, or else with what is proposed for its number."""
-        self._flush()
         while True:
             self._catch_up()
             number, queue = len(self._ledger.courses), self._ledger.queue

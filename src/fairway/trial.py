@@ -85,6 +85,7 @@ class Trial:
         "_step",
         "_stop",
         "_total",
+        "_unpaid",
         "number",
         "params",
         "seed",
@@ -106,9 +107,10 @@ class Trial:
         self._referee = referee
         self._send = send
         self._clock = clock.ns
+        self._constraint = {constraint.metric: i for i, constraint in enumerate(referee.problem.constraints)}
         self._objective = referee.problem.objective.metric
         self._sign = referee.problem.objective.sign
-        self._constraint = {constraint.metric: i for i, constraint in enumerate(referee.problem.constraints)}
+        self._unpaid = None if self._constraint else 0.0  # the violation of a report that pays for nothing
         self._status: Status = "running"
         self._stop = ""  # why the stopper ended it
         self._failure = ""
@@ -231,9 +233,12 @@ class Trial:
                 self._refuse_metric(name)
             lazy += callable(offer)
         referee = self._referee
-        if lazy == len(named) == len(self._constraint) and not self._is_due(step, loss, objective, named, checkpoint):
-            violation = None if lazy else 0.0
-            return step, objective, loss, referee.unmeasured, referee.all_saved, violation, train_ns
+        if lazy == len(named) == len(self._constraint) and (
+            (loss > referee.bar and not self._at_end)
+            or not lazy
+            or not self._is_due(step, loss, objective, named, checkpoint)
+        ):
+            return step, objective, loss, referee.unmeasured, referee.all_saved, self._unpaid, train_ns
         return self._measure(step, objective, loss, named, checkpoint, train_ns)
 
     def _is_due(self, step: int, loss: float, objective: float, offers: dict[str, Given], checkpoint: Any) -> bool:
@@ -268,8 +273,7 @@ class Trial:
             else:
                 values[i] = self._number(name, offer)
                 prices[i] = 0
-        violation = feasibility.violation(constraints, values)
-        if lazy and not violation:
+        if lazy and not (len(offers) > len(lazy) and feasibility.violation(constraints, values)):
             for i in self._referee.check_order(lazy):
                 began = self._clock()
                 try:
@@ -284,8 +288,7 @@ class Trial:
                 values[i] = value = self._number(constraints[i].metric, measured)
                 if feasibility.excess(constraints[i], value):
                     break
-            violation = feasibility.violation(constraints, values)
-        return step, objective, loss, values, prices, violation, train_ns
+        return step, objective, loss, values, prices, feasibility.violation(constraints, values), train_ns
 
     def _look_back(self) -> _Observation | None:
         """The check at the end of training, if it is still to be made and worth its price."""

@@ -34,7 +34,7 @@ def run(
     """The loop behind `Study.optimize`."""
     _check(function, trials, timeout, trial_timeout)
     deadline = None if timeout is None else time.perf_counter_ns() + int(timeout * 1e9)
-    done, failures = 0, 0
+    done = failed = 0
     with show(study, trials, progress):
         while True:
             if trials is not None and done >= trials:
@@ -51,12 +51,11 @@ def run(
                 reason = "interrupted"
                 break
             done += 1
-            failures = failures + 1 if error is not None else -done
-            if failures >= _HOPELESS or error is not None and done == trials == failures:
-                study._end(f"the first {failures} trials all failed")
-                raise StudyFailed(
-                    f"the first {failures} trials all failed, the last one with {_describe(error)}"
-                ) from error
+            failed += error is not None
+            if failed == done and (failed == _HOPELESS or done == trials):
+                reason = f"the first {failed} trials all failed" if failed > 1 else "the only trial failed"
+                study._end(reason)
+                raise StudyFailed(f"{reason}: {_describe(error)}") from error
     study._end(reason)
 
 

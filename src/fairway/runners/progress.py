@@ -1,4 +1,4 @@
-"""A live line while a study runs: trials done, running and stopped, the best feasible one, checks paid and saved."""
+"""Live progress: trials done, running, stopped and why, the best feasible one, constraint checks paid and saved."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fairway.study import Study
 
+_PLAIN_SECONDS = 5.0  # between lines where nobody watches live
+
 
 @contextmanager
 def show(study: Study, trials: int | None, wanted: bool | None) -> Iterator[None]:
-    """Show progress inside the block: a live line in a terminal, a plain line every few seconds elsewhere.
+    """Show progress inside the block: two live lines in a terminal, a plain line every few seconds elsewhere.
 
     `wanted` None: only in a terminal.
     """
@@ -29,42 +31,45 @@ def show(study: Study, trials: int | None, wanted: bool | None) -> Iterator[None
         from rich.live import Live  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
-        with Live(
-            console=Console(stderr=True),
-            get_renderable=lambda: Text(describe(study, trials, time.monotonic() - begun)),
-            refresh_per_second=8,
-        ):
+        def picture() -> Text:
+            lines = "\n".join(describe(study, trials, time.monotonic() - begun))
+            return Text(lines, no_wrap=True, overflow="ellipsis")
+
+        with Live(console=Console(stderr=True), get_renderable=picture, refresh_per_second=8):
             yield
-    else:
-        done = threading.Event()
-        printer = threading.Thread(target=_print_lines, args=(study, trials, begun, done), daemon=True)
-        printer.start()
-        try:
-            yield
-        finally:
-            done.set()
-            printer.join()
-            sys.stderr.write(describe(study, trials, time.monotonic() - begun) + "\n")
+        return
+    done = threading.Event()
+    printer = threading.Thread(target=_print_lines, args=(study, trials, begun, done), daemon=True)
+    printer.start()
+    try:
+        yield
+    finally:
+        done.set()
+        printer.join()
 
 
 def _print_lines(study: Study, trials: int | None, begun: float, done: threading.Event) -> None:
-    while not done.wait(5.0):
-        sys.stderr.write(describe(study, trials, time.monotonic() - begun) + "\n")
+    over = False
+    while not over:
+        over = done.wait(_PLAIN_SECONDS)
+        sys.stderr.write(" | ".join(describe(study, trials, time.monotonic() - begun)[:2]) + "\n")
         sys.stderr.flush()
 
 
-def describe(study: Study, trials: int | None, seconds: float) -> str:
-    """One line on where a study stands."""
+def describe(study: Study, trials: int | None, seconds: float) -> list[str]:
+    """Where a study stands: how many trials; the best one and the checks; the last stop."""
     counts, referee = study.counts, study._referee
     finished = counts["completed"] + counts["stopped"] + counts["failed"]
     goal = "" if trials is None else f"/{trials}"
-    parts = [f"{finished}{goal} trials in {seconds:.0f} s"]
-    parts += [f"{counts[status]} {status}" for status in ("running", "stopped", "failed") if counts[status]]
+    tally = [f"{finished}{goal} trials in {seconds:.0f} s"]
+    tally += [
+        f"{counts[status]} {status}" for status in ("running", "completed", "stopped", "failed") if counts[status]
+    ]
     best = study.best
     if best is None:
-        parts.append("nothing feasible yet" if study.problem.constraints else "nothing measured yet")
+        state = ["nothing feasible yet" if study.problem.constraints else "nothing measured yet"]
     else:
-        parts.append("best " + ", ".join(f"{name} {value:.4g}" for name, value in best.metrics.items()))
+        state = ["best " + ", ".join(f"{name} {value:.4g}" for name, value in best.metrics.items())]
     if study.problem.constraints:
-        parts.append(f"checks {sum(referee.checks):,} paid, {sum(referee.saved):,} saved")
-    return " | ".join(parts)
+        state.append(f"checks {sum(referee.checks):,} paid, {sum(referee.saved):,} saved")
+    return [", ".join(tally), "; ".join(state)] + ([f"last stop: {study.last_stop}"] if study.last_stop else [])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fairway.errors import UsageError
 from fairway.problem import Problem
-from fairway.ranks import Ranks, cut
+from fairway.ranks import DUST, Ranks
 from fairway.stoppers.stopper import Interval, Stopper, StopperState, check_count
 from fairway.stoppers.strata import Strata
 
@@ -83,7 +83,7 @@ class _ASHAState(StopperState):
             return self._strata.among_worst(share, rung, loss, violation)
         ranks = self._ranks.setdefault(rung, Ranks())
         rank, n = ranks.add(loss), len(ranks)
-        return n if rank <= cut(share, n) else 0
+        return n if rank <= share * n + DUST else 0
 
     def finish(self, number: int, *, completed: bool) -> None:
         del completed

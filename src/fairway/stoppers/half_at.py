@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fairway.problem import Problem
-from fairway.ranks import Ranks, cut
+from fairway.ranks import Ranks
 from fairway.stoppers.stopper import Interval, Stopper, StopperState, check_count
 
 
@@ -54,7 +54,7 @@ class _HalfAtState(StopperState):
             return None
         self._past.add(number)
         rank, n = self._ranks.add(loss), len(self._ranks)
-        if self._completed < self._config.after or rank > cut(0.5, n):
+        if self._completed < self._config.after or rank > n / 2:
             return None
         return f"not in the better half of {n} at step {self._config.step}"
 

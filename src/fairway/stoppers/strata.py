@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from fairway.ranks import PairRanks, Ranks, cut
+from fairway.ranks import DUST, PairRanks, Ranks
 
 
 class Strata:
@@ -31,4 +31,4 @@ class Strata:
         else:
             ranks = (self._unevaluated if violation is None else self._valid)[step]
             rank, n = ranks.add(loss), len(ranks)
-        return n if rank <= cut(share, n) else 0
+        return n if rank <= share * n + DUST else 0

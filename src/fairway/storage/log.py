@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fairway.events import Event
 
 
+@runtime_checkable
 class Log(Protocol):
     """One study's events."""
 
