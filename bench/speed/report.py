@@ -173,7 +173,7 @@ def _import_time() -> None:
         code = f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
         runs = [
             subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(9)
-        ]  # noqa: S603
+        ]
         return sorted(float(run.stdout) for run in runs)[4]
 
     numpy, fairway, study = (seconds(f"import numpy{more}") for more in ("", ", fairway", ", fairway; fairway.Study"))

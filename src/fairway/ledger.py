@@ -51,7 +51,6 @@ class Ledger:
         self.ended: str | None = None
         self.best_ignoring_limits: tuple[int, Checkpoint] | None = None
         self.train_saved_ns = 0
-        self.workers = 0  # one more than the highest worker that wrote
 
     def fold(self, event: Event) -> None:
         """Take one event in."""
@@ -77,7 +76,6 @@ class Ledger:
         self.ended = None
 
     def _reported(self, event: Reported) -> None:
-        self.workers = max(self.workers, event.worker + 1)
         course = self.courses[event.number]
         paid = event.check_ns >= 0
         trained = event.train_ns >= 0
@@ -96,7 +94,6 @@ class Ledger:
         course.check_ns += int(event.check_ns[paid].sum())
 
     def _told(self, event: Told) -> None:
-        self.workers = max(self.workers, event.worker + 1)
         course = self.running.pop(event.number)
         course.status, course.reason, course.notes = event.status, event.reason, event.notes
         course.row = event.row

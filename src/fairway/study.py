@@ -108,9 +108,8 @@ class Study:
         self._running: dict[int, Trial] = {}
         self._position = 0  # of the log, folded so far
         self._seen = 0  # of the log, up to the last event that somebody else wrote
-        self._worker = -1  # nobody, while what is there already is folded in
+        self._worker = self.log.join()
         self._catch_up()
-        self._worker = self._ledger.workers
         logger.info("study with seed %d, %s, %s", self.seed, self.sampler, self.stopper)
 
     def __repr__(self) -> str:

@@ -275,17 +275,14 @@ class Trial:
                 prices[i] = 0
         if lazy and not (len(offers) > len(lazy) and feasibility.violation(constraints, values)):
             for i in self._referee.check_order(lazy):
-                began = self._clock()
+                name, began = constraints[i].metric, self._clock()
                 try:
-                    measured = lazy[i]() if checkpoint is None else lazy[i](checkpoint)
+                    value = self._number(name, lazy[i]() if checkpoint is None else lazy[i](checkpoint))
                 except Exception as error:
-                    error.add_note(
-                        f"raised by constraint {constraints[i].metric!r} of trial {self.number} at step {step}"
-                    )
+                    error.add_note(f"raised by constraint {name!r} of trial {self.number} at step {step}")
                     self._settle(step, objective, loss, values, prices, None, train_ns)
                     raise
-                prices[i] = max(self._clock() - began, 1)
-                values[i] = value = self._number(constraints[i].metric, measured)
+                values[i], prices[i] = value, max(self._clock() - began, 1)
                 if feasibility.excess(constraints[i], value):
                     break
         return step, objective, loss, values, prices, feasibility.violation(constraints, values), train_ns

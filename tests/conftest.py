@@ -1,0 +1,65 @@
+"""Shared pieces of the tests: small problems, recordings and a way to run given curves through a study."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+import fairway as fw
+
+settings.register_profile("fairway", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("fairway")
+
+SPACE = {"x": fw.Float(0.0, 1.0)}
+
+
+@pytest.fixture
+def make_study():
+    """A study of auc under eod <= 0.25, on one parameter."""
+
+    def make(stopper=None, constraints=(fw.AtMost("eod", 0.25),), objective=fw.Maximize("auc"), **more):
+        return fw.Study(SPACE, objective, constraints, stopper=stopper, seed=0, **more)
+
+    return make
+
+
+def run_curves(study, curves, *, lazy=True):
+    """Run each curve, a list of (auc, {constraint: value}), as one trial; returns the decisions of each trial."""
+    everything = []
+    for curve in curves:
+        trial, decisions = study.ask(), []
+        for step in trial.steps(len(curve)):
+            objective, constraints = curve[step - 1]
+            offers = {name: (lambda value=value: value) if lazy else value for name, value in constraints.items()}
+            decisions.append(trial.report({study.problem.objective.metric: objective, **offers}))
+        study.tell(trial)
+        everything.append(decisions)
+    return everything
+
+
+def make_recording(n=60, seed=0):
+    """Curves that rise and flatten, with a constraint that grows as they rise; some end before their total."""
+    rng = np.random.default_rng(seed)
+    depth, rate = rng.integers(1, 10, n), rng.random(n)
+    total = rng.integers(1, 40, n)
+    recorded = np.maximum(1, (total * rng.choice([0.5, 1.0], n)).astype(int))
+    offset = np.concatenate([[0], np.cumsum(recorded)])
+    t = np.concatenate([np.arange(1, k + 1) for k in recorded])
+    k = np.repeat(np.arange(n), recorded)
+    auc = 0.5 + 0.4 * (1 - np.exp(-t * (0.02 + rate[k] / 10))) + rng.normal(0, 0.01, len(t))
+    eod = 0.5 * rate[k] * (1 - np.exp(-t / 8)) + rng.normal(0, 0.02, len(t))
+    dpd = 0.3 * (1 - rate[k]) * t / 40
+    return fw.Recording(
+        space=fw.Space({"depth": fw.Int(1, 9), "rate": fw.Float(0.0, 1.0)}),
+        config=np.column_stack([depth, rate]),
+        total_steps=total,
+        offset=offset,
+        seconds=rng.uniform(0.01, 0.1, len(t)),
+        metrics={"auc": auc, "eod": eod, "dpd": dpd},
+    )
+
+
+@pytest.fixture
+def recording():
+    return make_recording()

@@ -1,0 +1,306 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import fairway as fw
+from fairway.clock import VirtualClock
+from fairway.events import Reported
+from tests.conftest import run_curves
+
+TWO = (fw.AtMost("eod", 0.25), fw.AtMost("ms", 10.0))
+
+
+def reported(study):
+    study._flush()
+    return [event for event in study.log.read() if isinstance(event, Reported)]
+
+
+@pytest.fixture
+def timed(make_study):
+    """A study in virtual time, and its clock."""
+
+    def make(*args, **more):
+        study = make_study(*args, **more)
+        study._clock = VirtualClock()
+        return study, study._clock
+
+    return make
+
+
+def test_a_trial_measures_training_and_each_constraint_apart(timed):
+    study, clock = timed(fw.ACE(interval=1, skip=False), constraints=TWO)
+
+    def check(ns, value):
+        clock.now += ns
+        return value
+
+    trial = study.ask()
+    for _ in trial.steps(2):
+        clock.now += 1000
+        trial.report(auc=0.5, eod=lambda: check(30, 0.1), ms=lambda: check(7, 5.0))
+    study.tell(trial)
+    (event,) = reported(study)
+    assert event.train_ns.tolist() == [1000, 1000]
+    assert event.check_ns.tolist() == [[30, 7], [30, 7]]
+    assert study.costs.training_seconds == 2e-6
+    assert study.costs.check_seconds == pytest.approx(74e-9)
+    assert study._referee.cost_ratio() == pytest.approx(37 / 1000)
+
+
+def test_adaptive_checks_at_the_end_until_a_price_is_known_then_by_theorem_1(timed):
+    study, clock = timed(fw.ACE(truncation=0.5))
+
+    def run(total, price):
+        trial = study.ask()
+        for _ in trial.steps(total):
+            clock.now += 1000
+
+            def eod():
+                clock.now += price
+                return 0.1
+
+            decision = trial.report(auc=0.5, eod=eod)
+        study.tell(trial)
+        return decision.interval
+
+    assert run(40, price=20_000) == 40  # nothing known: one check, at the end
+    assert study.costs.checks == 1
+    assert run(21, price=20_000) == 21  # r = 20, p = 0.5: the end up to T = 21
+    assert run(22, price=20_000) == 1
+
+
+def test_without_a_total_every_step_may_be_checked(make_study):
+    study = make_study(fw.ACE())
+    trial = study.ask()
+    for step in trial.steps():
+        assert trial.report(auc=step / 10, eod=lambda: 0.1).interval == 1
+        if step == 3:
+            break
+    study.tell(trial)
+    assert study.costs.checks == 3
+
+
+def test_a_fixed_interval_checks_its_multiples_and_the_last_step(make_study):
+    study = make_study(fw.ACE(interval=3))
+    run_curves(study, [[(k / 10, {"eod": 0.1}) for k in range(8)]])
+    (event,) = reported(study)
+    assert event.step[event.check_ns[:, 0] > 0].tolist() == [3, 6, 8]
+    assert study.costs.saved_checks == 5
+
+
+def test_the_skip_rule_pays_only_for_what_could_be_the_best(make_study):
+    study = make_study(fw.Never())
+    run_curves(study, [[(0.5, {"eod": 0.1})], [(0.4, {"eod": 0.1}), (0.5, {"eod": 0.2}), (0.6, {"eod": 0.4})]])
+    _, second = reported(study)
+    assert (second.check_ns[:, 0] > 0).tolist() == [False, True, True]  # as good as the best counts
+
+
+class TestOnceAtTheEnd:
+    def test_the_last_state_is_checked_where_no_checkpoint_is_handed_over(self, make_study):
+        study = make_study(fw.ACE(interval="end"))
+        decisions = run_curves(study, [[(0.5, {"eod": 0.1}), (0.9, {"eod": 0.4}), (0.7, {"eod": 0.2})]])[0]
+        assert study.best.step == 3
+        assert [decision.best for decision in decisions] == [False, False, True]
+
+    def test_the_best_checkpoint_is_checked_where_it_was_handed_over(self, make_study):
+        study, called = make_study(fw.ACE(interval="end")), []
+        trial = study.ask()
+        for step, auc in zip(trial.steps(3), (0.5, 0.9, 0.7), strict=True):
+            decision = trial.report(auc=auc, eod=lambda model: called.append(model) or 0.2, checkpoint=f"model {step}")
+        study.tell(trial)
+        assert called == ["model 2"]
+        assert decision.best
+        assert (study.best.step, study.best.metrics) == (2, {"auc": 0.9, "eod": 0.2})
+        assert study.trials[0].steps == 3
+
+    def test_a_loop_that_ends_by_itself_is_checked_all_the_same(self, make_study):
+        study = make_study(fw.ACE(interval="end"))
+        trial = study.ask()
+        for step in trial.steps(100):
+            trial.report(auc=step / 10, eod=lambda: 0.2)
+            if step == 4:
+                break
+        study.tell(trial)
+        assert (study.best.step, study.costs.checks) == (4, 1)
+        assert study.trials[0].feasible is True
+
+    def test_a_stopped_trial_is_not_checked(self, make_study):
+        study = make_study(fw.ACE(truncation=0.5, interval="end"))
+        run_curves(study, [[(0.9, {"eod": 0.1})] * 2] * 4)
+        paid = study.costs.checks
+        run_curves(study, [[(0.1, {"eod": 0.1})] * 2])
+        assert study.trials[-1].status == "stopped"
+        assert study.costs.checks == paid
+        assert study.trials[-1].feasible is None
+
+    def test_what_cannot_be_the_best_is_not_checked(self, make_study):
+        study = make_study(fw.Never(interval="end"))
+        run_curves(study, [[(0.9, {"eod": 0.1})], [(0.8, {"eod": 0.1})]])
+        assert study.costs.checks == 1
+
+
+class TestSeveralConstraints:
+    def test_the_rest_are_not_called_once_one_is_violated(self, make_study):
+        study, called = make_study(fw.Never(skip=False), constraints=TWO), []
+        trial = study.ask()
+        trial.report(auc=0.5, eod=lambda: called.append("eod") or 0.4, ms=lambda: called.append("ms") or 5.0)
+        study.tell(trial)
+        assert called == ["eod"]
+        assert study.trials[0].metrics == {"auc": 0.5, "eod": 0.4, "ms": None}
+        assert study.trials[0].feasible is False
+
+    def test_the_likeliest_to_break_per_second_is_called_first(self, timed):
+        study, clock = timed(fw.Never(skip=False), constraints=TWO)
+        called = []
+
+        def check(name, ns, value):
+            called.append(name)
+            clock.now += ns
+            return value
+
+        trial = study.ask()
+        for _ in trial.steps(3):
+            trial.report(auc=0.5, eod=lambda: check("eod", 1000, 0.1), ms=lambda: check("ms", 10, 5.0))
+        assert called == ["eod", "ms", "ms", "eod", "ms", "eod"]
+
+    def test_a_given_value_that_is_violated_saves_the_calls(self, make_study):
+        study = make_study(fw.Never(), constraints=TWO)
+        trial = study.ask()
+        trial.report(auc=0.5, ms=50.0, eod=lambda: pytest.fail("called"))
+        study.tell(trial)
+        assert study.trials[0].feasible is False
+
+    def test_some_hold_and_some_missing_is_unknown(self, make_study):
+        study = make_study(fw.Never(), constraints=TWO)
+        study.tell(study.ask(), auc=0.5, ms=5.0)
+        assert study.trials[0].feasible is None
+        assert study.best is None
+
+
+def test_a_nan_or_infinite_objective_fails_the_trial_and_the_study_goes_on(make_study):
+    for broken in (math.nan, math.inf, -math.inf):
+        study = make_study()
+        trial, steps = study.ask(), 0
+        for _ in trial.steps(5):
+            steps += 1
+            decision = trial.report(auc=broken, eod=0.1)
+        study.tell(trial)
+        assert steps == 1
+        assert decision.stop
+        assert decision.reason == f"auc is {broken} at step 1"
+        assert (study.trials[0].status, study.trials[0].reason) == ("failed", decision.reason)
+        study.tell(study.ask(), auc=0.5, eod=0.1)
+        assert study.best.number == 1
+
+
+def test_a_nan_constraint_is_infinitely_violated(make_study):
+    study = make_study()
+    study.tell(study.ask(), auc=0.9, eod=lambda: math.nan)
+    assert study.best is None
+    assert study.trials[0].feasible is False
+    assert study.history.violation.tolist() == [math.inf]
+
+
+def test_metrics_may_be_numpy_numbers_or_come_in_a_mapping(make_study):
+    import numpy as np
+
+    study = make_study(constraints=[fw.AtMost("equalized odds", 0.25)])
+    study.tell(study.ask(), {"auc": np.float32(0.5), "equalized odds": np.float64(0.25)})
+    assert study.best.metrics == {"auc": 0.5, "equalized odds": 0.25}
+
+
+def test_notes_are_kept_with_the_trial(make_study):
+    study = make_study()
+    trial = study.ask()
+    trial.note(path="models/7", rounds=[1, 2])
+    study.tell(trial, auc=0.5, eod=0.1)
+    assert study.trials[0].notes == {"path": "models/7", "rounds": [1, 2]}
+    with pytest.raises(fw.UsageError, match="not JSON serializable"):
+        study.ask().note(model=object())
+
+
+def test_reports_reach_the_log_within_a_second(timed):
+    study, clock = timed()
+    trial = study.ask()
+    for _ in trial.steps(10):
+        clock.now += 400_000_000
+        trial.report(auc=0.5, eod=0.1)
+    flushed = [event for event in study.log.read() if isinstance(event, Reported)]
+    assert [len(event.step) for event in flushed] == [3, 3, 3]
+
+
+class TestBadInput:
+    """Each gets one clear sentence, and nothing reported before is lost."""
+
+    @pytest.fixture
+    def trial(self, make_study):
+        self.study = make_study(fw.ACE(interval=1))
+        trial = self.study.ask()
+        trial._begin(5)
+        trial.report(auc=0.5, eod=0.1)
+        return trial
+
+    def check_nothing_is_lost(self, trial):
+        if trial.status == "running":
+            self.study.tell(trial)
+        assert self.study.trials[0].metrics == {"auc": 0.5, "eod": 0.1}
+        assert self.study.best.metrics["auc"] == 0.5
+
+    @pytest.mark.parametrize(
+        ("metrics", "more", "sentence"),
+        [
+            ({"auc": 0.6, "loss": 0.1}, {}, "metric 'loss' was not declared: this study has auc, eod"),
+            ({"eod": 0.6}, {}, "the objective 'auc' is missing"),
+            ({"auc": "high"}, {}, "metric 'auc' is 'high': a number is expected"),
+            ({"auc": 0.6, "eod": None}, {}, "metric 'eod' is None: a number is expected"),
+            ({"auc": 0.6, "eod": lambda: "low"}, {}, "metric 'eod' is 'low': a number is expected"),
+            ({"auc": 0.6}, {"step": 1}, "step 1 was reported already"),
+            ({"auc": 0.6}, {"step": 0}, "step 0 comes after step 1"),
+            ({"auc": 0.6}, {"step": 9}, r"step 9 is past the 5 given to steps\(\)"),
+            ({"auc": 0.6}, {"step": 2.5}, "step=2.5: a whole number"),
+            (0.6, {}, "metrics are given by name"),
+        ],
+    )
+    def test_a_bad_report(self, trial, metrics, more, sentence):
+        with pytest.raises(fw.UsageError, match=sentence):
+            trial.report(metrics, **more)
+        self.check_nothing_is_lost(trial)
+
+    def test_a_metric_given_twice(self, trial):
+        with pytest.raises(fw.UsageError, match="'auc' came twice"):
+            trial.report({"auc": 0.6}, auc=0.7)
+        self.check_nothing_is_lost(trial)
+
+    def test_a_report_after_the_end(self, trial):
+        self.study.tell(trial)
+        with pytest.raises(fw.UsageError, match=r"trial 0 was told already \(completed\)"):
+            trial.report(auc=0.6)
+        self.check_nothing_is_lost(trial)
+
+    def test_a_report_after_the_stop(self, make_study):
+        study = make_study(fw.ACE(interval=1, tolerance="hard"))
+        trial = study.ask()
+        trial.report(auc=0.5, eod=0.9)
+        with pytest.raises(fw.UsageError, match=r"trial 0 is over at step 1 \(eod 0.9 > 0.25"):
+            trial.report(auc=0.6, eod=0.1)
+        study.tell(trial)
+        assert study.trials[0].metrics == {"auc": 0.5, "eod": 0.9}
+
+    def test_a_constraint_that_raises(self, trial):
+        with pytest.raises(ZeroDivisionError) as caught:
+            trial.report(auc=0.6, eod=lambda: 1 / 0)
+        assert caught.value.__notes__ == ["raised by constraint 'eod' of trial 0 at step 2"]
+        trial.report(auc=0.55, eod=lambda: 0.2)  # a user who catches it may go on
+        self.study.tell(trial)
+        assert self.study.best.step == 3
+
+    def test_steps_called_twice_or_with_nonsense(self, make_study):
+        trial = make_study().ask()
+        for total, sentence in ((0, "at least 1"), (2.5, "a whole number")):
+            with pytest.raises(fw.UsageError, match=sentence):
+                trial.steps(total)
+        trial.steps(3)
+        with pytest.raises(fw.UsageError, match="called once"):
+            trial.steps(3)
