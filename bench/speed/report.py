@@ -1,7 +1,8 @@
 """One report with its stop decision: `trial.report` under ACE against Optuna's `report` plus `should_prune`.
 
 Both stand at the same place: 1,000 trials of 1,000 steps are known, and the trial measured has 1,000 steps behind it.
-The constraint is given as a callable; a share of the reports measured is worth its price and calls it.
+The constraint is given as a callable; 1 in 8 of the reports measured is worth its price and calls it, about as many as
+in a run of random search on the recorded credit curves.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import fairway as fw
@@ -30,7 +32,7 @@ def main() -> None:
     for _ in range(ROUNDS):
         ours._last = STEPS
         trial = _optuna_trial(peer)
-        pairs.append((_time(lambda i: _fairway_report(ours, i)), _time(lambda i, t=trial: _optuna_report(t, i))))  # type: ignore[misc]
+        pairs.append((_time(partial(_fairway_report, ours)), _time(partial(_optuna_report, trial))))
     mine, theirs = _medians(pairs)
     print(f"one report and its decision, {STEPS:,} steps into a trial after {TRIALS:,} trials of {STEPS:,} steps")
     print(f"  fairway, ACE, a lazy constraint             {mine:8.2f} us")
@@ -86,7 +88,7 @@ def _fairway_trial(trials: int, steps: int, at: int, *, first: int = 1) -> Trial
 
 
 _RNG = random.Random(1)  # noqa: S311
-_AUCS = [0.85 * _RNG.random() for _ in range(BATCH)]  # about 4 in 10 reach the best feasible one, 0.5
+_AUCS = [0.57 * _RNG.random() for _ in range(BATCH)]  # 1 in 8 reaches the best feasible one, 0.5, and is checked
 
 
 def _fairway_report(trial: Trial, i: int) -> None:
@@ -135,11 +137,9 @@ def _growth_with_reports() -> None:
     costs = []
     for _ in range(ROUNDS):
         few._last = many._last = 0
-        costs.append((_time(lambda i: _fairway_report(few, i)), _time(lambda i: _fairway_report(many, i))))
+        costs.append((_time(partial(_fairway_report, few)), _time(partial(_fairway_report, many))))
     small, large = _medians(costs)
-    print(
-        f"reports known at one step: 1,000 {small:.2f} us, 100,000 {large:.2f} us: x {large / small:.2f}   (bar: under 2)"
-    )
+    print(f"reports at one step: 1,000 {small:.2f} us, 100,000 {large:.2f} us: x {large / small:.2f}   (bar: under 2)")
 
 
 def _growth_with_steps() -> None:
@@ -149,7 +149,7 @@ def _growth_with_steps() -> None:
     costs = []
     for _ in range(ROUNDS):
         early._last, late._last = 9, 4999
-        costs.append((_time(lambda i: _fairway_report(early, i)), _time(lambda i: _fairway_report(late, i))))
+        costs.append((_time(partial(_fairway_report, early)), _time(partial(_fairway_report, late))))
     small, large = _medians(costs)
     print(f"steps in the trial: 10 {small:.2f} us, 5,000 {large:.2f} us: x {large / small:.2f}   (bar: under 1.2)")
 
@@ -171,10 +171,9 @@ def _memory() -> None:
 def _import_time() -> None:
     def seconds(statement: str) -> float:
         code = f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
-        runs = [
-            subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(9)
-        ]
-        return sorted(float(run.stdout) for run in runs)[4]
+        command = [sys.executable, "-c", code]
+        runs = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(9)]  # noqa: S603
+        return statistics.median(float(run.stdout) for run in runs)
 
     numpy, fairway, study = (seconds(f"import numpy{more}") for more in ("", ", fairway", ", fairway; fairway.Study"))
     print(

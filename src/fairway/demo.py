@@ -146,8 +146,8 @@ def main(seconds: float = 30.0) -> None:
         seed=0,
     )
     console.print(
-        f"Credit scoring, LightGBM {lightgbm.__version__}: the best AUC whose error rates differ by at most {LIMIT:.0%} "
-        f"between two groups (eod <= {LIMIT}).\nRandom search under ACE for {seconds:.0f} seconds.\n"
+        f"Credit scoring, LightGBM {lightgbm.__version__}: the best AUC whose error rates differ by at most "
+        f"{LIMIT:.0%} between two groups (eod <= {LIMIT}).\nRandom search under ACE for {seconds:.0f} seconds.\n"
     )
     began = time.monotonic()
     study.optimize(credit.objective, timeout=seconds, progress=True)

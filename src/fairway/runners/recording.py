@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,11 @@ class Recording:
         whole = (isinstance(parameter, Int) for parameter in self.space.values())
         pairs = zip(self.space.names, self.config[k].tolist(), whole, strict=True)
         return {name: int(value) if is_whole else value for name, value, is_whole in pairs}
+
+    @cached_property
+    def x(self) -> NDArray[np.float64]:
+        """Every configuration as a point of the unit cube, (n, d)."""
+        return np.array([self.space.encode(self.params(k)) for k in range(len(self))])
 
     def row(self, k: int, step: int) -> int | None:
         """The row of configuration k at a step from 1 on; None past its recorded end."""

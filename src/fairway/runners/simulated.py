@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fairway.clock import VirtualClock, WallClock
 from fairway.errors import UsageError
 from fairway.runners.recording import Recording
@@ -81,7 +79,7 @@ class _Simulator:
         for metric in study.problem.metrics:
             if metric not in recording.metrics:
                 raise UsageError(f"the recording has no metric {metric!r}; it has {', '.join(recording.metrics)}")
-        if study.space.names != recording.space.names:
+        if dict(study.space) != dict(recording.space):
             raise UsageError("the study's space is not the recording's; build the study with recording.space")
         self.study, self.recording, self.workers = study, recording, workers
         self.budget_ns = int(budget * 1e9)
@@ -92,7 +90,7 @@ class _Simulator:
             if not self.prices.get(name, -1.0) >= 0:
                 raise UsageError(f"constraint_price={price!r}: a price of at least 0 is expected for {name!r}")
         self.clock = VirtualClock()
-        self.x = np.array([study.space.encode(recording.params(k)) for k in range(len(recording))])
+        self.x = recording.x
         self.left = list(range(len(recording)))
         self.events: list[tuple[int, int, Trial, int, Any]] = []
         self.scheduled = 0
