@@ -137,7 +137,7 @@ def report(rows: list[dict[str, Any]], seeds: int, best: float) -> str:
         (
             f"Random search, eod <= {LIMIT}, {WORKERS} virtual workers, {seeds} seeds (0 to {seeds - 1}), the same "
             "configurations in the same order for every method. Regret in AUC x 1000 against the table's best feasible "
-            f"{best:.5f}, mean ± standard error. Price: one check in mean steps. T: share of trials that check once, at "
+            f"{best:.5f}, mean ± standard error. Price: one check in mean steps. T: share that checks once, at "
             f"the end. Made by `python -m bench.papers.ace_curves`, fairway {fw.__version__}, numpy {np.__version__}, "
             f"Python {platform.python_version()}."
         ),

@@ -35,7 +35,8 @@ def run(
     _check(function, trials, timeout, trial_timeout)
     deadline = None if timeout is None else time.perf_counter_ns() + int(timeout * 1e9)
     done = failed = 0
-    with show(study, trials, progress):
+    goal = None if trials is None else trials + sum(study.counts.values())
+    with show(study, goal, progress):
         while True:
             if trials is not None and done >= trials:
                 reason = f"{trials} trials were run"

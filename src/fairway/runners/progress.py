@@ -16,10 +16,10 @@ _PLAIN_SECONDS = 5.0  # between lines where nobody watches live
 
 
 @contextmanager
-def show(study: Study, trials: int | None, wanted: bool | None) -> Iterator[None]:
+def show(study: Study, goal: int | None, wanted: bool | None) -> Iterator[None]:
     """Show progress inside the block: two live lines in a terminal, a plain line every few seconds elsewhere.
 
-    `wanted` None: only in a terminal.
+    `goal` is how many trials there will be; `wanted` None: only in a terminal.
     """
     terminal = sys.stderr.isatty()
     if wanted is False or (wanted is None and not terminal):
@@ -32,14 +32,14 @@ def show(study: Study, trials: int | None, wanted: bool | None) -> Iterator[None
         from rich.text import Text  # noqa: PLC0415
 
         def picture() -> Text:
-            lines = "\n".join(describe(study, trials, time.monotonic() - begun))
+            lines = "\n".join(describe(study, goal, time.monotonic() - begun))
             return Text(lines, no_wrap=True, overflow="ellipsis")
 
         with Live(console=Console(stderr=True), get_renderable=picture, refresh_per_second=8):
             yield
         return
     done = threading.Event()
-    printer = threading.Thread(target=_print_lines, args=(study, trials, begun, done), daemon=True)
+    printer = threading.Thread(target=_print_lines, args=(study, goal, begun, done), daemon=True)
     printer.start()
     try:
         yield
@@ -48,20 +48,20 @@ def show(study: Study, trials: int | None, wanted: bool | None) -> Iterator[None
         printer.join()
 
 
-def _print_lines(study: Study, trials: int | None, begun: float, done: threading.Event) -> None:
+def _print_lines(study: Study, goal: int | None, begun: float, done: threading.Event) -> None:
     over = False
     while not over:
         over = done.wait(_PLAIN_SECONDS)
-        sys.stderr.write(" | ".join(describe(study, trials, time.monotonic() - begun)[:2]) + "\n")
+        sys.stderr.write(" | ".join(describe(study, goal, time.monotonic() - begun)[:2]) + "\n")
         sys.stderr.flush()
 
 
-def describe(study: Study, trials: int | None, seconds: float) -> list[str]:
+def describe(study: Study, goal: int | None, seconds: float) -> list[str]:
     """Where a study stands: how many trials; the best one and the checks; the last stop."""
     counts, referee = study.counts, study._referee
     finished = counts["completed"] + counts["stopped"] + counts["failed"]
-    goal = "" if trials is None else f"/{trials}"
-    tally = [f"{finished}{goal} trials in {seconds:.0f} s"]
+    of = "" if goal is None else f"/{goal}"
+    tally = [f"{finished}{of} trials in {seconds:.0f} s"]
     tally += [
         f"{counts[status]} {status}" for status in ("running", "completed", "stopped", "failed") if counts[status]
     ]

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fairway.demo import LIMIT, Credit, auc, credit_table, equalized_odds_difference, main
+
+
+@pytest.fixture(scope="module")
+def credit():
+    return Credit()
+
+
+def test_auc_is_the_share_of_pairs_in_order():
+    rng = np.random.default_rng(0)
+    truth, scores = rng.integers(0, 2, 200), rng.integers(0, 20, 200) / 20  # with ties
+    wins = [(one > other) + (one == other) / 2 for one in scores[truth == 1] for other in scores[truth == 0]]
+    assert auc(truth, scores) == pytest.approx(np.mean(wins))
+
+
+def test_equalized_odds_is_the_larger_gap():
+    truth = np.array([0, 0, 0, 0, 1, 1, 1, 1])
+    group = np.array([0, 0, 1, 1, 0, 0, 1, 1])
+    scores = np.array([0.9, 0.1, 0.1, 0.1, 0.9, 0.9, 0.9, 0.9])
+    assert equalized_odds_difference(truth, scores, group) == 0.5  # false positives: 1 in 2 against 0 in 2
+
+
+def test_the_group_is_not_among_the_features():
+    features, _, group = credit_table()
+    assert np.abs([np.corrcoef(column, group)[0, 1] for column in features.T]).max() < 0.05
+
+
+def test_default_settings_break_the_limit(credit):
+    booster = credit.booster({}, rounds=100)
+    assert credit.eod(booster) > 1.5 * LIMIT
+
+
+def test_scores_kept_while_training_are_the_models_predictions(credit):
+    booster = credit.booster({"num_leaves": 7}, rounds=5)
+    np.testing.assert_allclose(credit.predict(booster), booster.predict(credit.judge[0]))
+
+
+def test_the_demo_ends_with_a_feasible_model_and_says_what_was_saved(capsys):
+    main(seconds=4.0)
+    out = capsys.readouterr().out
+    within = next(line for line in out.splitlines() if "best within the limit" in line)
+    assert "yes" in within
+    assert "no, by" in next(line for line in out.splitlines() if "LightGBM's defaults" in line)
+    assert "fairness checks paid" in out
+    assert "s of training by stopping" in out
