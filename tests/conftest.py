@@ -38,6 +38,12 @@ def run_curves(study, curves, *, lazy=True):
     return everything
 
 
+def flush(study):
+    """Have the study's log, and what is folded from it, hold all that running trials have reported."""
+    study._flush()
+    study._catch_up()
+
+
 def make_recording(n=60, seed=0):
     """Curves that rise and flatten, with a constraint that grows as they rise; some end before their total."""
     rng = np.random.default_rng(seed)

@@ -58,3 +58,11 @@ def test_without_constraints_everything_is_feasible():
         feasibility.violations(fw.Problem(fw.Minimize("m")), np.empty((3, 0)), np.empty((3, 0), bool)).tolist()
         == [0] * 3
     )
+
+
+def test_what_is_beyond_a_threshold_is_violated_even_where_numbers_end():
+    tiny = fw.Problem(fw.Minimize("m"), [fw.AtMost("a", 0.0, scale=1e10)])
+    huge = fw.Problem(fw.Minimize("m"), [fw.AtMost("a", -1e308)])
+    for problem, value in ((tiny, 1e-320), (huge, 1.7e308)):
+        assert feasibility.violation(problem.constraints, (value,)) > 0
+        assert feasibility.violations(problem, np.array([[value]]), np.array([[True]]))[0] > 0

@@ -80,6 +80,9 @@ def test_the_edges():
         (lambda: best_interval(1.0, 25, 10), "did you mean 0.25?"),
         (lambda: best_interval(1.0, 0.5, 0), "total_steps=0"),
         (lambda: best_interval(math.nan, 0.5, 3), "cost_ratio=nan"),
+        (lambda: best_interval("2", 0.5, 10), "cost_ratio='2'"),
+        (lambda: expected_cost(1, math.inf, cost_ratio=1.0, stop_probability=0.5), "total_steps=inf"),
+        (lambda: expected_cost(1, 9, cost_ratio=math.inf, stop_probability=0.5), "a finite price"),
         (lambda: expected_cost(11, 10, cost_ratio=1.0, stop_probability=0.5), "interval=11"),
     ],
 )

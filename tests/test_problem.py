@@ -19,6 +19,12 @@ import fairway as fw
         (lambda: fw.AtMost("b", float("nan")), "a finite threshold"),
         (lambda: fw.AtMost("b", "0.25"), "a finite threshold"),
         (lambda: fw.AtMost("b", 0.25, scale=0.0), "a positive number"),
+        (lambda: fw.AtMost("b", 0.25, scale="1"), "a positive number"),
+        (lambda: fw.AtMost("b", 10**400), "a finite threshold"),
+        (lambda: fw.AtMost("step", 1.0), "the name is taken"),
+        (lambda: fw.Maximize("failed"), "the name is taken"),
+        (lambda: fw.Problem(fw.Maximize("a"), None), "a list of AtMost"),
+        (lambda: fw.Problem(fw.Maximize("a"), 5), "a list of AtMost"),
     ],
 )
 def test_a_bad_problem_gets_one_clear_sentence(make, sentence):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import enum
 import math
 
 import numpy as np
@@ -121,13 +122,16 @@ def test_conditions_hold_in_what_is_decoded_and_round_trip(x):
         (lambda: fw.Float(0.0, 1.0, step=-1), "a positive number is expected"),
         (lambda: fw.Float(0.1, 1.0, step=0.1, log=True), "exclude each other"),
         (lambda: fw.Int(0, 2**60), "too wide to be exact"),
-        (lambda: fw.Float(-1e308, 1e308), "overflows"),
+        (lambda: fw.Float(-1e308, 1e308), "overflow"),
         (lambda: fw.Float(1e9, 1e9 + 1e-3), "too narrow"),
         (lambda: fw.Choice([]), "at least one option"),
         (lambda: fw.Choice("abc"), "a list of options is expected"),
         (lambda: fw.Choice(["a", "a"]), "each option may be listed once"),
         (lambda: fw.Choice([object()]), "no JSON scalar"),
         (lambda: fw.Choice([float("inf")]), "no place in JSON"),
+        (lambda: fw.Float(0, 10**400), "bounds must be finite numbers"),
+        (lambda: fw.Space({"x": fw.Int(0, 1, when="c"), "c": fw.Choice(["a"])}), "a dict such as"),
+        (lambda: fw.Space({"x": fw.Int(0, 1, when={"c": []}), "c": fw.Choice(["a"])}), "could never be there"),
         (lambda: fw.Space({}), "at least one named parameter"),
         (lambda: fw.Space({"x": (0, 1)}), "a Float, Int or Choice is expected"),
         (lambda: fw.Space({"x": fw.Float(0, 1, when={"y": 1})}), "which is no parameter of this space"),
@@ -157,6 +161,8 @@ def test_a_bad_space_gets_one_clear_sentence(make, sentence):
         ({"booster": "gbdt", "flag": True, "drop": 0.1}, "only there when {'booster': 'dart'}"),
         ({"booster": "dart", "flag": False, "drop": 0.9}, "parameter 'drop': 0.9: a number from 0.0 to 0.5"),
         ({"booster": "dart", "flag": 1, "drop": 0.1}, "parameter 'flag': 1: one of True, False"),
+        ({"booster": ["gbdt"], "flag": True}, "one of 'gbdt', 'dart', 'goss'"),
+        (None, "a configuration is a dict"),
         ({"booster": "goss", "flag": True, "top": 2.5}, "a whole number from 1 to 9"),
         ({"booster": "goss", "flag": True, "top": True}, "a whole number from 1 to 9"),
     ],
@@ -172,6 +178,40 @@ def test_numbers_of_numpy_are_accepted_and_made_plain():
     params = space.check({"a": np.int64(3), "b": np.float32(0.5), "c": np.int32(2)})
     assert params == {"a": 3, "b": 0.5, "c": 2}
     assert [type(value) for value in params.values()] == [int, float, int]
+
+
+class Booster(enum.StrEnum):
+    GBDT = "gbdt"
+    DART = "dart"
+
+
+def test_options_are_made_plain_so_that_a_log_in_json_can_hold_them():
+    assert fw.Choice(list(np.logspace(-3, -1, 3))) == fw.Choice([0.001, 0.01, 0.1])
+    choice = fw.Choice(list(Booster))
+    assert choice.options == ("gbdt", "dart")
+    assert {type(option) for option in choice.options} == {str}
+    assert choice.check(Booster.DART) == "dart"
+    assert type(fw.Int(0, 10, step=np.int64(2)).decode(0.3)) is int
+    space = fw.Space({"c": fw.Choice(["a", "b"]), "x": fw.Int(0, 1, when={"c": {"a", "b"}})})
+    assert space.decode([0.1, 0.9]) == {"c": "a", "x": 1}
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        fw.Float(1e-300, 1e300, log=True),
+        fw.Float(0, 1e13, step=1),
+        fw.Float(1000, 1001, step=1e-9),
+        fw.Float(0, 1e300),
+        fw.Int(-(2**49), 2**49),
+        fw.Int(1, 2**40, log=True),
+    ],
+)
+def test_extreme_ranges_round_trip(parameter):
+    for u in np.random.default_rng(0).random(2000).tolist():
+        value = parameter.decode(u)
+        assert parameter.decode(parameter.encode(parameter.check(value))) == value
+        assert abs(parameter.encode(value) - u) < (1e-6 if not isinstance(parameter, fw.Int) else 0.05)
 
 
 def test_points_outside_the_cube_are_refused():

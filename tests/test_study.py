@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import logging
+import math
 import subprocess
 import sys
+import threading
 
 import pytest
 
 import fairway as fw
+from fairway.clock import VirtualClock
+from fairway.storage.memory import MemoryLog
 from tests.conftest import SPACE, run_curves
 
 
@@ -71,10 +75,35 @@ class TestOptimize:
 
     def test_a_function_that_never_works_is_given_up_on(self, make_study):
         study = make_study()
-        with pytest.raises(fw.StudyFailed, match="the first 3 trials all failed: KeyError: 'depth'") as caught:
+        with pytest.raises(
+            fw.StudyFailed, match="3 trials failed and none succeeded; the last one: KeyError: 'depth'"
+        ) as caught:
             study.optimize(lambda trial: trial.params["depth"], trials=100)
         assert isinstance(caught.value.__cause__, KeyError)
         assert len(study.trials) == 3
+
+    def test_a_function_that_worked_before_is_not_given_up_on(self, make_study):
+        study = make_study()
+        study.optimize(evaluate, trials=2)
+        study.optimize(lambda trial: 1 / 0, trials=5)
+        study.optimize(lambda trial: {"acc": 1.0}, trials=1)  # a mistake that comes late fails its trial only
+        assert study.counts["failed"] == 6
+
+    def test_a_function_that_only_measures_nan_is_given_up_on(self, make_study):
+        with pytest.raises(fw.StudyFailed, match="the last one: auc is nan at step 1"):
+            make_study().optimize(lambda trial: {"auc": float("nan"), "eod": 0.1}, trials=10)
+
+    def test_plain_evaluations_are_never_stopped(self, make_study):
+        study = make_study()
+        study.optimize(evaluate, trials=50)
+        assert study.counts["completed"] == 50
+        assert not study.history.partial.any()
+
+    def test_lazy_constraints_of_plain_evaluations_are_paid_whatever_the_interval(self, make_study):
+        for interval in (1, 5, "end", "adaptive"):
+            study = make_study(fw.ACE(interval=interval))
+            study.optimize(lambda trial: {"auc": trial.params["x"], "eod": lambda: 0.1}, trials=5)
+            assert study.best.metrics["auc"] == max(trial.params["x"] for trial in study.trials)
 
     def test_what_is_not_to_be_caught_is_raised_with_the_trial_told(self, make_study):
         study = make_study()
@@ -112,7 +141,16 @@ class TestOptimize:
             make_study().optimize(train, trials=1)
 
     @pytest.mark.parametrize(
-        "more", [{}, {"trials": 0}, {"trials": 1.5}, {"timeout": -1}, {"trials": 1, "trial_timeout": 0}]
+        "more",
+        [
+            {},
+            {"trials": 0},
+            {"trials": 1.5},
+            {"timeout": -1},
+            {"timeout": True},
+            {"trials": 1, "trial_timeout": 0},
+            {"trials": 1, "catch": [KeyError]},
+        ],
     )
     def test_a_run_needs_an_end_that_makes_sense(self, make_study, more):
         with pytest.raises(fw.UsageError):
@@ -120,27 +158,55 @@ class TestOptimize:
 
     def test_the_timeout_ends_the_run_and_a_second_call_goes_on(self, make_study):
         study = make_study()
+        study._clock = clock = VirtualClock()
 
         def train(trial):
             for _ in trial.steps():
+                clock.now += 10_000_000
                 trial.report(auc=0.5, eod=0.1)
 
         study.optimize(train, timeout=0.05)
+        assert [trial.steps for trial in study.trials] == [6]
         assert study.ended == "the timeout of 0.05 s has passed"
-        assert study.trials[-1].reason == "the study's timeout of 0.05 s has passed"
+        assert study.trials[-1].reason == "the timeout of 0.05 s has passed"
         study.optimize(evaluate, trials=1)
-        assert study.ended == "1 trials were run"
+        assert study.ended == "1 trial was run"
 
     def test_a_trial_timeout_ends_a_trial_at_its_next_report(self, make_study):
-        study = make_study()
+        study = make_study(fw.ACE(interval="end"))
+        study._clock = clock = VirtualClock()
 
         def train(trial):
-            for _ in trial.steps():
-                trial.report(auc=0.5, eod=0.1)
+            for _ in trial.steps(100):
+                clock.now += 2_000_000
+                trial.report(auc=0.5, eod=lambda: 0.1)
 
         study.optimize(train, trials=2, trial_timeout=0.01)
+        assert [trial.steps for trial in study.trials] == [6, 6]
+        assert study.trials[0].feasible is True  # what ran out of time is still checked at its end
+        assert study.last_stop == ""  # the stopper did not do it
         assert {trial.reason for trial in study.trials} == {"longer than trial_timeout=0.01 s"}
         assert study.counts["stopped"] == 2
+
+    def test_endless_limits_are_no_limits(self, make_study):
+        study = make_study()
+        study.optimize(evaluate, trials=2, timeout=math.inf, trial_timeout=math.inf)
+        assert study.counts["completed"] == 2
+
+    def test_ctrl_c_inside_the_sampler_ends_the_run_too(self):
+        class Interrupted(fw.Sampler):
+            def propose(self, history, rng):
+                raise KeyboardInterrupt
+
+        study = fw.Study(SPACE, fw.Maximize("auc"), sampler=Interrupted(), seed=0)
+        study.optimize(evaluate, trials=3)
+        assert study.ended == "interrupted"
+
+    def test_an_error_that_ends_the_run_is_written_down(self, make_study):
+        study = make_study()
+        with pytest.raises(fw.UsageError):
+            study.optimize(lambda trial: None, trials=3)
+        assert study.ended.startswith("UsageError: trial 0 reported nothing")
 
     def test_ctrl_c_ends_the_run_and_keeps_what_was_told(self, make_study):
         study = make_study()
@@ -231,6 +297,110 @@ class TestAskAndTell:
             fw.Study(SPACE, fw.Minimize("loss"), **more)
 
 
+class Unreliable(MemoryLog):
+    """A log whose disk is full now and then."""
+
+    def __init__(self):
+        super().__init__()
+        self.full = False
+
+    def append(self, events, *, at=None):
+        if self.full:
+            self.full = False
+            raise OSError(28, "No space left on device")
+        return super().append(events, at=at)
+
+
+class TestAFullDisk:
+    @pytest.mark.parametrize("reported", [False, True])
+    def test_a_tell_that_could_not_be_written_may_be_tried_again(self, make_study, reported):
+        study = make_study(storage=Unreliable())
+        trial = study.ask()
+        trial.report(auc=0.5, eod=0.1)
+        if reported:
+            trial._flush()
+        study.log.full = True
+        with pytest.raises(fw.StorageError, match=r"could not be written \(.*No space left on device\)"):
+            study.tell(trial)
+        assert trial.status == "running"
+        study.tell(trial)
+        assert study.trials[0].metrics == {"auc": 0.5, "eod": 0.1}
+        assert make_study(storage=study.log).best == study.best
+
+    def test_a_run_ends_with_the_error_and_goes_on_later(self, make_study):
+        study = make_study(storage=Unreliable())
+
+        def fill(trial):
+            study.log.full = trial.number == 2
+            return evaluate(trial)
+
+        with pytest.raises(fw.StorageError):
+            study.optimize(fill, trials=10)
+        assert study.counts == {"running": 0, "completed": 2, "stopped": 0, "failed": 1}
+        study.optimize(evaluate, trials=2)
+        assert study.counts["completed"] == 4
+
+
+class TestOpening:
+    @pytest.mark.parametrize(
+        ("other", "sentence"),
+        [
+            ({"space": {"y": fw.Float(0, 1)}}, "has another space"),
+            ({"objective": fw.Minimize("auc")}, "has another objective"),
+            ({"constraints": ()}, "has another constraints"),
+            ({"constraints": fw.AtMost("eod", 0.3)}, "'threshold': 0.25.* there, .*'threshold': 0.3.* here"),
+            ({"seed": 5}, "has seed 3; leave seed out"),
+        ],
+    )
+    def test_a_log_of_another_study_is_refused(self, other, sentence):
+        parts = {"space": SPACE, "objective": fw.Maximize("auc"), "constraints": [fw.AtMost("eod", 0.25)], "seed": 3}
+        log = fw.Study(**parts).log
+        with pytest.raises(fw.UsageError, match=sentence):
+            fw.Study(**{**parts, **other}, storage=log)
+        assert fw.Study(**{**parts, "seed": None}, storage=log, stopper=fw.Never()).seed == 3
+
+
+def test_threads_may_share_a_study(make_study):
+    study = make_study(fw.ACE(interval=1))
+
+    def work():
+        for _ in range(50):
+            trial = study.ask()
+            for step in trial.steps(5):
+                trial.report(auc=trial.params["x"] * step, eod=lambda: 0.1)
+            study.tell(trial)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switch)
+    assert [trial.number for trial in study.trials] == list(range(200))
+    assert study.counts["running"] == study.counts["failed"] == 0
+    assert make_study(fw.ACE(interval=1), storage=study.log).trials == study.trials
+
+
+def test_what_a_user_does_with_a_result_does_not_reach_the_log(make_study):
+    study = make_study()
+    trial, kept = study.ask(), [1]
+    trial.note(kept=kept)
+    study.tell(trial, auc=0.5, eod=0.1)
+    study.best.params.clear()
+    study.trials[0].params.clear()
+    study.trials[0].notes.clear()
+    trial.params.clear()
+    kept.append(2)
+    with pytest.raises(fw.UsageError, match="takes no more notes"):
+        trial.note(late=True)
+    assert study.best.params == study.trials[0].params != {}
+    assert study.trials[0].notes == {"kept": [1]}
+
+
 class TestWherePeersFail:
     """Failures of existing tools, measured, that fairway must not repeat."""
 
@@ -301,7 +471,7 @@ def test_every_public_name_is_there_and_documented_with_an_example():
     assert len(fw.__all__) <= 40
     assert set(fw._HOME) | {"__version__"} == set(fw.__all__) == set(dir(fw))
     for name in set(fw.__all__) - {"__version__"}:
-        assert getattr(fw, name).__doc__, name
+        assert ">>> " in (getattr(fw, name).__doc__ or ""), name
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = fw.Nothing
 

@@ -7,13 +7,13 @@ import pytest
 import fairway as fw
 from fairway.clock import VirtualClock
 from fairway.events import Reported
-from tests.conftest import run_curves
+from tests.conftest import flush, run_curves
 
 TWO = (fw.AtMost("eod", 0.25), fw.AtMost("ms", 10.0))
 
 
 def reported(study):
-    study._flush()
+    flush(study)
     return [event for event in study.log.read() if isinstance(event, Reported)]
 
 
@@ -111,7 +111,8 @@ class TestOnceAtTheEnd:
             decision = trial.report(auc=auc, eod=lambda model: called.append(model) or 0.2, checkpoint=f"model {step}")
         study.tell(trial)
         assert called == ["model 2"]
-        assert decision.best
+        assert not decision.best  # it is not the state at hand that is best
+        assert (study.costs.checks, study.costs.saved_checks) == (1, 2)
         assert (study.best.step, study.best.metrics) == (2, {"auc": 0.9, "eod": 0.2})
         assert study.trials[0].steps == 3
 
@@ -125,6 +126,43 @@ class TestOnceAtTheEnd:
         study.tell(trial)
         assert (study.best.step, study.costs.checks) == (4, 1)
         assert study.trials[0].feasible is True
+
+    def test_a_loop_that_breaks_between_the_multiples_of_its_interval_is_checked_too(self, make_study):
+        study = make_study(fw.ACE(interval=5))
+        trial = study.ask()
+        for step in trial.steps(100):
+            trial.report(auc=step / 10, eod=lambda: 0.2)
+            if step == 7:
+                break
+        study.tell(trial)
+        assert (study.best.step, study.costs.checks, study.costs.saved_checks) == (7, 2, 5)
+
+    def test_a_late_check_that_fails_does_not_stop_what_is_over(self, make_study):
+        study = make_study(fw.ACE(interval="end", tolerance="hard"))
+        trial = study.ask()
+        for step in trial.steps(10):
+            trial.report(auc=0.5, eod=lambda: 0.9)
+            if step == 3:
+                break
+        study.tell(trial)
+        assert (trial.status, trial.stopped) == ("completed", False)
+        assert all(event.verdict is None for event in reported(study))
+        assert study.trials[0].feasible is False
+
+    def test_a_state_that_is_gone_is_not_checked(self, make_study):
+        study = make_study(fw.Never(interval="end"))
+        trial = study.ask()
+        for step in trial.steps(4):  # only the first report offers the constraint
+            trial.report(
+                {"auc": step / 10, **({"eod": lambda: pytest.fail("checked another state")} if step == 1 else {})}
+            )
+        study.tell(trial)
+        trial = study.ask()
+        for step in trial.steps(15):  # training goes on after the last report
+            if step % 10 == 0:
+                trial.report(auc=0.5, eod=lambda: pytest.fail("checked another state"))
+        study.tell(trial)
+        assert [trial.feasible for trial in study.trials] == [None, None]
 
     def test_a_stopped_trial_is_not_checked(self, make_study):
         study = make_study(fw.ACE(truncation=0.5, interval="end"))
@@ -172,6 +210,25 @@ class TestSeveralConstraints:
         study.tell(trial)
         assert study.trials[0].feasible is False
 
+    @pytest.mark.parametrize(
+        ("stopper", "paid"),
+        [(fw.Never(interval="end"), [10]), (fw.Never(interval=5), [5, 10]), (fw.Never(skip=False), list(range(1, 11)))],
+    )
+    @pytest.mark.parametrize("given", [{"ms": 1.0}, {}])
+    def test_given_and_missing_ones_leave_interval_and_skip_to_the_lazy_ones(self, make_study, stopper, paid, given):
+        study, called = make_study(stopper, constraints=TWO), []
+        trial = study.ask()
+        for step in trial.steps(10):
+            trial.report({"auc": step / 10, "eod": lambda step=step: called.append(step) or 0.1, **given})
+        study.tell(trial)
+        assert called == paid
+
+    def test_a_worse_objective_pays_for_no_lazy_one_beside_a_given_one(self, make_study):
+        study = make_study(fw.Never(), constraints=TWO)
+        study.tell(study.ask(), auc=0.9, eod=0.1, ms=1.0)
+        study.tell(study.ask(), auc=0.5, eod=lambda: pytest.fail("called"), ms=1.0)
+        assert study.trials[1].metrics == {"auc": 0.5, "eod": None, "ms": 1.0}
+
     def test_some_hold_and_some_missing_is_unknown(self, make_study):
         study = make_study(fw.Never(), constraints=TWO)
         study.tell(study.ask(), auc=0.5, ms=5.0)
@@ -211,6 +268,24 @@ def test_metrics_may_be_numpy_numbers_or_come_in_a_mapping(make_study):
     assert study.best.metrics == {"auc": 0.5, "equalized odds": 0.25}
 
 
+def test_the_time_of_a_callable_objective_is_training(timed):
+    study, clock = timed()
+
+    def auc():
+        clock.now += 500
+        return 0.5
+
+    study.tell(study.ask(), auc=auc, eod=0.1)
+    assert study.costs.training_seconds == 500e-9
+
+
+def test_a_decision_is_true_where_training_should_stop(make_study):
+    study = make_study(fw.ACE(interval=1, tolerance="hard"))
+    trial = study.ask()
+    assert not trial.report(auc=0.5, eod=0.1)
+    assert trial.report(auc=0.5, eod=0.9)
+
+
 def test_notes_are_kept_with_the_trial(make_study):
     study = make_study()
     trial = study.ask()
@@ -221,14 +296,14 @@ def test_notes_are_kept_with_the_trial(make_study):
         study.ask().note(model=object())
 
 
-def test_reports_reach_the_log_within_a_second(timed):
+def test_a_report_a_second_after_the_last_flush_sends_all_since_to_the_log(timed):
     study, clock = timed()
-    trial = study.ask()
-    for _ in trial.steps(10):
+    trial, sizes = study.ask(), []
+    for _ in trial.steps(7):
         clock.now += 400_000_000
         trial.report(auc=0.5, eod=0.1)
-    flushed = [event for event in study.log.read() if isinstance(event, Reported)]
-    assert [len(event.step) for event in flushed] == [3, 3, 3]
+        sizes.append([len(event.step) for event in study.log.read() if isinstance(event, Reported)])
+    assert sizes == [[], [], [3], [3], [3], [3, 3], [3, 3]]
 
 
 class TestBadInput:
@@ -238,7 +313,7 @@ class TestBadInput:
     def trial(self, make_study):
         self.study = make_study(fw.ACE(interval=1))
         trial = self.study.ask()
-        trial._begin(5)
+        trial.steps(5)
         trial.report(auc=0.5, eod=0.1)
         return trial
 
@@ -257,10 +332,13 @@ class TestBadInput:
             ({"auc": 0.6, "eod": None}, {}, "metric 'eod' is None: a number is expected"),
             ({"auc": 0.6, "eod": lambda: "low"}, {}, "metric 'eod' is 'low': a number is expected"),
             ({"auc": 0.6}, {"step": 1}, "step 1 was reported already"),
-            ({"auc": 0.6}, {"step": 0}, "step 0 comes after step 1"),
-            ({"auc": 0.6}, {"step": 9}, r"step 9 is past the 5 given to steps\(\)"),
+            ({"auc": 0.6}, {"step": 0}, "step 0 is no step"),
+            ({"auc": 0.6}, {"step": 9}, "step 9 is past the last one, 5"),
             ({"auc": 0.6}, {"step": 2.5}, "step=2.5: a whole number"),
-            (0.6, {}, "metrics are given by name"),
+            ({"auc": 10**400}, {}, "a number is expected"),
+            ({"auc": "0.6"}, {}, "metric 'auc' is '0.6': a number is expected"),
+            ({"auc": 0.6}, {"step": 2**63}, "is past the last one"),
+            (0.6, {}, "they are given by name, as in auc=0.8"),
         ],
     )
     def test_a_bad_report(self, trial, metrics, more, sentence):
@@ -295,6 +373,25 @@ class TestBadInput:
         trial.report(auc=0.55, eod=lambda: 0.2)  # a user who catches it may go on
         self.study.tell(trial)
         assert self.study.best.step == 3
+
+    def test_a_constraint_that_reports_or_tells(self, trial):
+        for act in (lambda: trial.report(auc=0.9), lambda: self.study.tell(trial)):
+            with pytest.raises(fw.UsageError, match="it does not report or tell"):
+                trial.report(auc=0.5, eod=act)
+        self.check_nothing_is_lost(trial)
+
+    def test_a_refused_first_report_leaves_steps_to_be_called(self, make_study):
+        trial = make_study().ask()
+        with pytest.raises(fw.UsageError, match="not declared"):
+            trial.report(auc=0.5, ouc=0.5)
+        assert list(trial.steps(2)) == [1, 2]
+
+    def test_tell_takes_metrics_by_name_and_once(self, trial):
+        with pytest.raises(fw.UsageError, match="they are given by name"):
+            self.study.tell(trial, 0.5)
+        with pytest.raises(fw.UsageError, match="'auc' came twice"):
+            self.study.tell(trial, {"auc": 0.5}, auc=0.7)
+        self.check_nothing_is_lost(trial)
 
     def test_steps_called_twice_or_with_nonsense(self, make_study):
         trial = make_study().ask()

@@ -7,36 +7,40 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairway.errors import FairwayError, MissingDependency, StudyFailed, UsageError
+    from fairway.errors import FairwayError, MissingDependency, StorageError, StudyFailed, UsageError
     from fairway.history import History, TrialRecord
     from fairway.problem import AtLeast, AtMost, Maximize, Minimize, Problem
     from fairway.runners.recording import Recording
     from fairway.runners.simulated import Simulation, simulate
     from fairway.samplers.random import Random
+    from fairway.samplers.sampler import Sampler
     from fairway.space import Choice, Float, Int, Space
     from fairway.stoppers.ace import ACE
     from fairway.stoppers.asha import ASHA
     from fairway.stoppers.half_at import HalfAt
     from fairway.stoppers.median import Median
     from fairway.stoppers.never import Never
+    from fairway.stoppers.stopper import Stopper, StopperState
     from fairway.study import Best, Costs, Study
     from fairway.trial import Decision, Trial
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "errors": ("FairwayError", "MissingDependency", "StudyFailed", "UsageError"),
+    "errors": ("FairwayError", "MissingDependency", "StorageError", "StudyFailed", "UsageError"),
     "history": ("History", "TrialRecord"),
     "problem": ("AtLeast", "AtMost", "Maximize", "Minimize", "Problem"),
     "runners.recording": ("Recording",),
     "runners.simulated": ("Simulation", "simulate"),
     "samplers.random": ("Random",),
+    "samplers.sampler": ("Sampler",),
     "space": ("Choice", "Float", "Int", "Space"),
     "stoppers.ace": ("ACE",),
     "stoppers.asha": ("ASHA",),
     "stoppers.half_at": ("HalfAt",),
     "stoppers.median": ("Median",),
     "stoppers.never": ("Never",),
+    "stoppers.stopper": ("Stopper", "StopperState"),
     "study": ("Best", "Costs", "Study"),
     "trial": ("Decision", "Trial"),
 }
@@ -64,8 +68,12 @@ __all__ = [
     "Problem",
     "Random",
     "Recording",
+    "Sampler",
     "Simulation",
     "Space",
+    "Stopper",
+    "StopperState",
+    "StorageError",
     "Study",
     "StudyFailed",
     "Trial",

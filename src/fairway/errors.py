@@ -24,8 +24,30 @@ class UsageError(FairwayError, ValueError):
 
 
 class StudyFailed(FairwayError):  # noqa: N818 - it says what happened, as KeyboardInterrupt does
-    """`optimize` gave up because nothing it started could succeed; the cause is chained."""
+    """`optimize` gave up because nothing it started could succeed; the cause is chained.
+
+    >>> import fairway as fw
+    >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
+    >>> study.optimize(lambda trial: trial.params["y"], trials=10)
+    Traceback (most recent call last):
+        ...
+    fairway.errors.StudyFailed: 3 trials failed and none succeeded; the last one: KeyError: 'y'
+    """
+
+
+class StorageError(FairwayError):
+    """The log could not be read or written; nothing that was told before is lost.
+
+    >>> import fairway as fw
+    >>> issubclass(fw.StorageError, fw.UsageError)
+    False
+    """
 
 
 class MissingDependency(FairwayError, ImportError):  # noqa: N818 - reads as a sentence
-    """An optional part was asked for whose package is not installed."""
+    """An optional part was asked for whose package is not installed; the message says how to install it.
+
+    >>> import fairway as fw
+    >>> issubclass(fw.MissingDependency, ImportError)
+    True
+    """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -19,11 +19,19 @@ from fairway.feasibility import Checkpoint
 from fairway.space import Value
 
 ABSENT = -1
-"""A `check_ns` that says: this constraint was not offered at this report."""
+"""A price that says: this constraint was not offered at this report (or, for training: there was none)."""
 SAVED = -2
-"""A `check_ns` that says: this constraint was offered as a callable, and not called."""
+"""A price that says: this constraint was offered as a callable, and not called."""
 
 Status: TypeAlias = Literal["running", "completed", "stopped", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A worker joined the study; `config` says of what: space, objective, constraints, seed, sampler and stopper."""
+
+    worker: int
+    config: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +72,12 @@ class Reported:
     values: NDArray[np.float64]  # (n, m)
     train_ns: NDArray[np.int64]  # (n,)
     check_ns: NDArray[np.int64]  # (n, m): what was paid, or ABSENT or SAVED
-    stopped: str | None = None  # the reason, where the last row ended the trial
+    verdict: str | None = None  # the stopper's reason, where it ended the trial at the last row
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A trial ended; `row` is the checkpoint that stands for it, None if it measured nothing."""
+    """A trial ended; `checkpoint` stands for it, None if it measured nothing."""
 
     number: int
     status: Status
@@ -77,7 +85,7 @@ class Told:
     at: float
     worker: int
     act: int
-    row: Checkpoint | None = None
+    checkpoint: Checkpoint | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -89,8 +97,8 @@ class Ended:
     at: float
 
 
-Event: TypeAlias = Enqueued | Asked | Reported | Told | Ended
-_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Enqueued, Asked, Reported, Told, Ended)}
+Event: TypeAlias = Opened | Enqueued | Asked | Reported | Told | Ended
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Opened, Enqueued, Asked, Reported, Told, Ended)}
 _COLUMNS = {
     "acts": np.int64,
     "step": np.int64,
@@ -108,23 +116,37 @@ def to_json(event: Event) -> dict[str, Any]:
 
 def from_json(data: Mapping[str, Any]) -> Event:
     """The event that `to_json` wrote."""
-    fields = dict(data)
-    kind = _KINDS.get(fields.pop("event", ""))
-    if kind is None:
-        raise UsageError(f"{str(data)[:80]!r}: no event of a fairway log")
-    if kind is Reported:
-        width = len(fields["check_ns"][0])
-        for name, dtype in _COLUMNS.items():
-            shape = (-1, width) if name in ("values", "check_ns") else (-1,)
-            fields[name] = np.array(fields[name], dtype).reshape(len(fields["step"]), *shape[1:])
-    if kind is Told:
-        fields["reason"] = str(fields["reason"])
-        if fields["row"] is not None:
-            step, objective, values = fields["row"]
+    try:
+        content = dict(data)
+        kind = _KINDS[content.pop("event")]
+        if kind is Reported:
+            for name, dtype in _COLUMNS.items():
+                content[name] = np.array(content[name], dtype)
+        if kind is Told and content["checkpoint"] is not None:
+            step, objective, values = content["checkpoint"]
             numbers = tuple(None if value is None else float(value) for value in values)
-            fields["row"] = Checkpoint(step, float(objective), numbers)
-    event: Event = kind(**fields)
+            content["checkpoint"] = Checkpoint(int(step), float(objective), numbers)
+        event: Event = kind(**content)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{str(data)[:80]!r}: no event of a fairway log") from error
     return event
+
+
+def config(part: Any) -> Any:
+    """A frozen configuration (a stopper, a sampler, a parameter, a constraint) as plain JSON values.
+
+    >>> import fairway as fw
+    >>> config(fw.AtMost("eod", 0.25))
+    {'kind': 'AtMost', 'metric': 'eod', 'threshold': 0.25, 'scale': None}
+    """
+    if is_dataclass(part):
+        content = {item.name: config(getattr(part, item.name)) for item in fields(part)}
+        return {"kind": type(part).__name__, **content}
+    if isinstance(part, Mapping):
+        return {name: config(value) for name, value in part.items()}
+    if isinstance(part, list | tuple | set | frozenset):
+        return [config(item) for item in part]
+    return part
 
 
 def _plain(value: Any) -> Any:

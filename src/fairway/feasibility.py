@@ -2,8 +2,9 @@
 
 A checkpoint is *feasible* (every constraint measured, all hold), *infeasible* (some measured one is violated) or
 *unknown* (nothing violated, something never measured). Its violation is 0, positive or unknown: the sum over
-constraints of excess / unit. The order: feasible ones by loss, then infeasible ones by violation and loss, then
-unknown ones by loss. Failed trials, which measured nothing, come after all of them.
+constraints of how far each measured value lies beyond its threshold, in that constraint's unit. The order: feasible
+ones by loss, then infeasible ones by violation and loss, then unknown ones by loss. Failed trials, which measured
+nothing, come after all of them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway.problem import Constraint, Problem
+
+_TINY = 5e-324  # what is beyond a threshold is violated, even where the quotient underflows
 
 
 class Checkpoint(NamedTuple):
@@ -31,7 +34,9 @@ def excess(constraint: Constraint, value: float) -> float:
     over = constraint.sign * (value - constraint.threshold)
     if over <= 0.0:
         return 0.0
-    return over / constraint.unit if over == over else math.inf  # noqa: PLR0124 - NaN is the only value unlike itself
+    if over != over:  # noqa: PLR0124 - NaN is the only value unlike itself
+        return math.inf
+    return over / constraint.unit or _TINY
 
 
 def violation(constraints: Sequence[Constraint], values: Sequence[float | None]) -> float | None:
@@ -53,8 +58,10 @@ def violations(problem: Problem, values: NDArray[np.float64], paid: NDArray[np.b
     sign = np.array([constraint.sign for constraint in problem.constraints])
     threshold = np.array([constraint.threshold for constraint in problem.constraints])
     unit = np.array([constraint.unit for constraint in problem.constraints])
-    over = sign * (values - threshold) / unit
-    total = np.where(paid, np.where(np.isnan(over), np.inf, np.maximum(over, 0.0)), 0.0).sum(axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        over = sign * (values - threshold)
+        amount = np.where(over > 0.0, np.maximum(over / unit, _TINY), 0.0)
+    total = np.where(paid, np.where(np.isnan(over), np.inf, amount), 0.0).sum(axis=1)
     total[(total == 0.0) & ~paid.all(axis=1)] = np.nan
     return np.asarray(total)
 

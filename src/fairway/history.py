@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,14 @@ from fairway.space import Space, Value
 class TrialRecord:
     """What is known of one trial; `study.trials` lists them.
 
+    >>> import fairway as fw
+    >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
+    >>> study.optimize(lambda trial: 0.5, trials=1)
+    >>> study.trials[0].status, study.trials[0].metrics
+    ('completed', {'loss': 0.5})
+
     `step` and `metrics` are those of the checkpoint that stands for it: its best feasible one; else the least violating
-    measured one; else the best by objective, its constraints unknown (None). `feasible` is None while unknown, and
-    `partial` says that the stopper ended it early.
+    measured one; else the best by objective, its constraints unknown (None). `feasible` is None while unknown.
     """
 
     number: int
@@ -36,24 +41,14 @@ class TrialRecord:
     metrics: Mapping[str, float | None]
     feasible: bool | None
     steps: int
-    seconds: float
+    training_seconds: float
     check_seconds: float
     notes: Mapping[str, Any]
 
     @property
     def partial(self) -> bool:
-        """Whether the stopper ended it before it was done."""
+        """Whether it was ended before it was done: by the stopper or by a timeout."""
         return self.status == "stopped"
-
-
-class Row(NamedTuple):
-    """One finished trial on its way into the columns."""
-
-    number: int
-    x: NDArray[np.float64]
-    status: Status
-    checkpoint: Checkpoint | None
-    seconds: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +57,16 @@ class History:
 
     `x` (n, d) holds points of the unit cube, NaN where inactive; `loss` (n,) the objective turned so that lower is
     better, NaN for failed trials; `values` (n, m) the raw constraint metrics; `violation` (n,) is 0 for feasible,
-    positive for infeasible, NaN for unknown and failed; `partial` (n,) marks trials ended by the stopper; `pending`
-    (k, d) the running ones.
+    positive for infeasible, NaN for unknown and failed; `partial` (n,) marks trials ended before they were done;
+    `step` (n,) is the step of what the row shows, `seconds` (n,) what the trial cost, checks included; `pending` (k, d)
+    are the running ones.
+
+    >>> import fairway as fw
+    >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), [fw.AtMost("ms", 9.0)], seed=0)
+    >>> for ms in (5.0, 20.0):
+    ...     study.tell(study.ask(), loss=0.5, ms=ms)
+    >>> study.history.feasible
+    array([ True, False])
     """
 
     space: Space
@@ -133,26 +136,32 @@ class Columns:
         field = self._dtype[name]
         return np.empty((rows, *field.shape), field.base)
 
-    def append(self, row: Row) -> None:
-        """Add a finished trial below the rows that snapshots may be looking at."""
+    def append(
+        self,
+        number: int,
+        x: NDArray[np.float64],
+        checkpoint: Checkpoint | None,
+        seconds: float,
+        *,
+        partial: bool,
+    ) -> None:
+        """Add a finished trial (a failed one has no checkpoint) below the rows that snapshots may be looking at."""
         if self._n == len(self._buffers["number"]):
             for name, old in self._buffers.items():
                 self._buffers[name] = new = self._empty(name, 2 * self._n)
                 new[: self._n] = old
-        problem, checkpoint = self._problem, row.checkpoint
-        amount = None if checkpoint is None else feasibility.violation(problem.constraints, checkpoint.values)
-        values = () if checkpoint is None else checkpoint.values
-        cells: dict[str, object] = {
-            "number": row.number,
-            "x": row.x,
-            "loss": np.nan if checkpoint is None else problem.objective.sign * checkpoint.objective,
-            "values": [np.nan if value is None else value for value in values] or np.nan,
-            "violation": np.nan if amount is None else amount,
-            "failed": checkpoint is None or row.status == "failed",
-            "partial": row.status == "stopped",
-            "step": 0 if checkpoint is None else checkpoint.step,
-            "seconds": row.seconds,
-        }
+        cells: dict[str, object] = {"number": number, "x": x, "seconds": seconds, "partial": partial}
+        if checkpoint is None:
+            cells |= {"loss": np.nan, "values": np.nan, "violation": np.nan, "failed": True, "step": 0}
+        else:
+            amount = feasibility.violation(self._problem.constraints, checkpoint.values)
+            cells |= {
+                "loss": self._problem.objective.sign * checkpoint.objective,
+                "values": [np.nan if value is None else value for value in checkpoint.values],
+                "violation": np.nan if amount is None else amount,
+                "failed": False,
+                "step": checkpoint.step,
+            }
         for name, cell in cells.items():
             self._buffers[name][self._n] = cell
         self._n += 1

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 
+from fairway.checks import fraction, is_finite, is_number
 from fairway.errors import UsageError
 
 _CANCELS = 1e-4  # below this p T the closed form has lost more digits than the series leaves out
@@ -33,6 +34,8 @@ def expected_cost(
     """
     r, p, total, beta = cost_ratio, stop_probability, total_steps, interval
     _check(r, p, total)
+    if not is_finite(r):
+        raise UsageError("cost_ratio=inf: an expected cost needs a finite price")
     if not 1 <= beta <= total:
         raise UsageError(f"interval={interval}: a number from 1 to total_steps={total_steps} is expected")
     if relaxed:
@@ -88,10 +91,8 @@ def _expected_checks(p: float, z: float) -> float:
 
 
 def _check(cost_ratio: float, stop_probability: float, total_steps: float) -> None:
-    if not cost_ratio >= 0:
-        raise UsageError(f"cost_ratio={cost_ratio}: a number of at least 0 is expected")
-    if not 0 <= stop_probability <= 1:
-        hint = f"; did you mean {stop_probability / 100:g}?" if 1 < stop_probability <= 100 else ""  # noqa: PLR2004
-        raise UsageError(f"stop_probability={stop_probability}: a fraction between 0 and 1 is expected{hint}")
-    if not total_steps >= 1:
-        raise UsageError(f"total_steps={total_steps}: at least 1 is expected")
+    if not is_number(cost_ratio) or not cost_ratio >= 0:
+        raise UsageError(f"cost_ratio={cost_ratio!r}: a number of at least 0 is expected")
+    fraction(stop_probability, "stop_probability", ends=True)
+    if not is_finite(total_steps) or not total_steps >= 1:
+        raise UsageError(f"total_steps={total_steps!r}: a finite number of at least 1 is expected")

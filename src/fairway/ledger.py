@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway import feasibility
-from fairway.errors import FairwayError
-from fairway.events import Asked, Ended, Enqueued, Event, Reported, Status, Told
+from fairway.errors import StorageError
+from fairway.events import Asked, Ended, Enqueued, Event, Opened, Reported, Status, Told
 from fairway.feasibility import Checkpoint
-from fairway.history import Columns, History, Row, TrialRecord
+from fairway.history import Columns, History, TrialRecord
 from fairway.problem import Problem
 from fairway.space import Space, Value
 
@@ -21,18 +21,32 @@ from fairway.space import Space, Value
 class Course:
     """One trial as the log tells it."""
 
-    __slots__ = ("asked", "check_ns", "last_step", "notes", "reason", "row", "rows", "status", "total", "train_ns", "x")
+    __slots__ = (
+        "check_ns",
+        "checkpoint",
+        "last_step",
+        "notes",
+        "params",
+        "reason",
+        "status",
+        "steps",
+        "total",
+        "train_ns",
+        "verdict",
+        "x",
+    )
 
-    def __init__(self, asked: Asked, x: NDArray[np.float64]) -> None:
-        self.asked = asked
+    def __init__(self, params: Mapping[str, Value], x: NDArray[np.float64]) -> None:
+        self.params = params
         self.x = x
         self.status: Status = "running"
         self.reason = ""
-        self.row: Checkpoint | None = None
+        self.verdict: str | None = None
+        self.checkpoint: Checkpoint | None = None  # the one that stands for the trial
         self.notes: Mapping[str, Any] = {}
         self.total: int | None = None
         self.last_step = 0
-        self.rows = 0  # steps reported
+        self.steps = 0  # reported
         self.train_ns = 0
         self.check_ns = 0
 
@@ -43,76 +57,83 @@ class Ledger:
     def __init__(self, space: Space, problem: Problem) -> None:
         self._space, self._problem = space, problem
         self._columns = Columns(space, problem)
+        self.workers = 0  # that ever joined
+        self.opened: Mapping[str, Any] | None = None  # of what study this is the log
         self.courses: list[Course] = []
         self.running: dict[int, Course] = {}
         self.queue: deque[Mapping[str, Value]] = deque()
         self.counts: dict[Status, int] = {"completed": 0, "stopped": 0, "failed": 0}
-        self.last_stop = ""  # why the last stopped trial was stopped
+        self.last_stop = ""
         self.ended: str | None = None
         self.best_ignoring_limits: tuple[int, Checkpoint] | None = None
         self.train_saved_ns = 0
 
     def fold(self, event: Event) -> None:
         """Take one event in."""
-        if isinstance(event, Asked):
-            self._asked(event)
-        elif isinstance(event, Reported):
+        if isinstance(event, Reported):
             self._reported(event)
+        elif isinstance(event, Asked):
+            self._asked(event)
         elif isinstance(event, Told):
             self._told(event)
+        elif isinstance(event, Opened):
+            self.workers += 1
+            self.opened = self.opened or event.config
         elif isinstance(event, Enqueued):
             self.queue.append(event.params)
-        else:
-            self._ended(event)
+        elif isinstance(event, Ended):
+            self.ended = event.reason
 
     def _asked(self, event: Asked) -> None:
         if event.number != len(self.courses):
-            raise FairwayError(f"the log asks for trial {event.number} where {len(self.courses)} is due: it is damaged")
+            raise StorageError(f"the log asks for trial {event.number} where {len(self.courses)} is due: it is damaged")
         if event.queued:
             self.queue.popleft()
-        course = Course(event, self._space.encode(event.params))
+        course = Course(event.params, self._space.encode(event.params))
         self.courses.append(course)
         self.running[event.number] = course
         self.ended = None
 
     def _reported(self, event: Reported) -> None:
-        course = self.courses[event.number]
-        paid = event.check_ns >= 0
-        trained = event.train_ns >= 0
+        course = self.running.get(event.number)
+        if course is None:
+            raise StorageError(f"the log reports for trial {event.number}, which is not running: it is damaged")
+        paid, trained = event.check_ns >= 0, event.train_ns >= 0
         loss = self._problem.objective.sign * event.objective
         best = feasibility.order(loss, feasibility.violations(self._problem, event.values, paid))[0]
-        course.row = self._better(course.row, self._checkpoint(event, int(best)))
-        lowest = int(np.lexsort((~paid.all(axis=1), loss))[0])  # of equal ones a measured one says more
-        so_far = self.best_ignoring_limits
-        sign = self._problem.objective.sign
-        if so_far is None or loss[lowest] < sign * so_far[1].objective:
-            self.best_ignoring_limits = (event.number, self._checkpoint(event, lowest))
+        course.checkpoint = self._better(course.checkpoint, _checkpoint(event, int(best)))
+        self._note_best(event, loss, paid)
         course.total = event.total
+        course.verdict = event.verdict
         course.last_step = max(course.last_step, int(event.step.max()))
-        course.rows += int(trained.sum())
+        course.steps += int(trained.sum())
         course.train_ns += int(event.train_ns[trained].sum())
         course.check_ns += int(event.check_ns[paid].sum())
 
+    def _note_best(self, event: Reported, loss: NDArray[np.float64], paid: NDArray[np.bool_]) -> None:
+        """Keep the best objective of all; of equal ones a measured one says more, then the earlier."""
+        lowest = int(np.lexsort((event.step, ~paid.all(axis=1), loss))[0])
+        new = (event.number, _checkpoint(event, lowest))
+        candidates = [new] if self.best_ignoring_limits is None else [self.best_ignoring_limits, new]
+        sign = self._problem.objective.sign
+        self.best_ignoring_limits = min(
+            candidates, key=lambda one: (sign * one[1].objective, None in one[1].values, one[0], one[1].step)
+        )
+
     def _told(self, event: Told) -> None:
-        course = self.running.pop(event.number)
+        course = self.running.pop(event.number, None)
+        if course is None:
+            raise StorageError(f"the log ends trial {event.number}, which is not running: it is damaged")
         course.status, course.reason, course.notes = event.status, event.reason, event.notes
-        course.row = event.row
+        course.checkpoint = event.checkpoint
         self.counts[event.status] += 1
-        if event.status == "stopped":
+        if course.verdict is not None:
             self.last_stop = f"trial {event.number}: {event.reason}"
-            if course.total is not None and course.rows:
-                self.train_saved_ns += (course.total - course.last_step) * course.train_ns // course.rows
+            if course.total is not None:
+                self.train_saved_ns += (course.total - course.last_step) * course.train_ns // max(course.steps, 1)
+        measured = None if event.status == "failed" else event.checkpoint
         seconds = (course.train_ns + course.check_ns) / 1e9
-        row = None if event.status == "failed" else event.row
-        self._columns.append(Row(event.number, course.x, event.status, row, seconds))
-
-    def _ended(self, event: Ended) -> None:
-        self.ended = event.reason
-
-    def _checkpoint(self, event: Reported, i: int) -> Checkpoint:
-        values = zip(event.values[i].tolist(), event.check_ns[i].tolist(), strict=True)
-        known = tuple(value if price >= 0 else None for value, price in values)
-        return Checkpoint(int(event.step[i]), float(event.objective[i]), known)
+        self._columns.append(event.number, course.x, measured, seconds, partial=event.status == "stopped")
 
     def _better(self, one: Checkpoint | None, other: Checkpoint) -> Checkpoint:
         if one is None:
@@ -126,20 +147,26 @@ class Ledger:
     def record(self, number: int) -> TrialRecord:
         """One trial, for people."""
         course = self.courses[number]
-        row, amount, metrics = course.row, None, {}
-        if row is not None:
-            amount = feasibility.violation(self._problem.constraints, row.values)
-            metrics = dict(zip(self._problem.metrics, (row.objective, *row.values), strict=True))
+        checkpoint, amount, metrics = course.checkpoint, None, {}
+        if checkpoint is not None:
+            amount = feasibility.violation(self._problem.constraints, checkpoint.values)
+            metrics = dict(zip(self._problem.metrics, (checkpoint.objective, *checkpoint.values), strict=True))
         return TrialRecord(
             number=number,
-            params=course.asked.params,
+            params=dict(course.params),
             status=course.status,
             reason=course.reason,
-            step=None if row is None else row.step,
+            step=None if checkpoint is None else checkpoint.step,
             metrics=metrics,
             feasible=None if amount is None else amount == 0.0,
-            steps=course.rows,
-            seconds=course.train_ns / 1e9,
+            steps=course.steps,
+            training_seconds=course.train_ns / 1e9,
             check_seconds=course.check_ns / 1e9,
-            notes=course.notes,
+            notes=dict(course.notes),
         )
+
+
+def _checkpoint(event: Reported, i: int) -> Checkpoint:
+    values = zip(event.values[i].tolist(), event.check_ns[i].tolist(), strict=True)
+    known = tuple(value if price >= 0 else None for value, price in values)
+    return Checkpoint(int(event.step[i]), float(event.objective[i]), known)

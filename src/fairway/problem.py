@@ -1,18 +1,17 @@
 """What is asked for: one objective and any number of limits, each a metric with a direction.
 
-Inside fairway an objective is always a loss (lower is better) and a constraint an excess (positive is violated): the
-two signs are applied here and nowhere else.
+Inside fairway an objective is always a loss (lower is better) and a constraint an overrun (positive is violated); what
+turns one into the other are the two signs defined here.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
 from typing import ClassVar
 
+from fairway.checks import is_finite
 from fairway.errors import UsageError
 
 
@@ -62,27 +61,23 @@ class Constraint:
     metric: str
     threshold: float
     scale: float | None = None
-    sign: ClassVar[float]  # excess = sign * (value - threshold): positive is violated
+    sign: ClassVar[float]  # sign * (value - threshold) is positive where the limit is broken
     breach: ClassVar[str]  # how a value that breaks the limit compares with the threshold, for people
 
     def __post_init__(self) -> None:
         _check_metric(self, self.metric)
-        if (
-            isinstance(self.threshold, bool)
-            or not isinstance(self.threshold, Real)
-            or not math.isfinite(self.threshold)
-        ):
+        if not is_finite(self.threshold):
             raise UsageError(
                 f"{type(self).__name__}({self.metric!r}, {self.threshold!r}): a finite threshold is expected"
             )
-        if self.scale is not None and not (math.isfinite(self.scale) and self.scale > 0):
+        if self.scale is not None and not (is_finite(self.scale) and self.scale > 0):
             raise UsageError(
-                f"{type(self).__name__}({self.metric!r}): scale={self.scale}: a positive number is expected"
+                f"{type(self).__name__}({self.metric!r}): scale={self.scale!r}: a positive number is expected"
             )
 
     @cached_property
     def unit(self) -> float:
-        """The excess that counts as a violation of 1."""
+        """How far beyond the threshold counts as a violation of 1."""
         return self.scale or abs(self.threshold) or 1.0
 
 
@@ -127,7 +122,10 @@ class Problem:
     def __post_init__(self) -> None:
         if not isinstance(self.objective, Objective):
             raise UsageError(f"objective={self.objective!r}: Minimize('metric') or Maximize('metric') is expected")
-        constraints = (self.constraints,) if isinstance(self.constraints, Constraint) else tuple(self.constraints)
+        given = [self.constraints] if isinstance(self.constraints, Constraint) else self.constraints
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise UsageError(f"constraints={given!r}: a list of AtMost('metric', limit) or AtLeast(...) is expected")
+        constraints = tuple(given)
         for constraint in constraints:
             if not isinstance(constraint, Constraint):
                 raise UsageError(f"constraints: {constraint!r}: AtMost('metric', limit) or AtLeast(...) is expected")
@@ -142,6 +140,11 @@ class Problem:
         return (self.objective.metric, *(constraint.metric for constraint in self.constraints))
 
 
+_TAKEN = ("step", "checkpoint", "failed")  # arguments of report and tell
+
+
 def _check_metric(owner: object, metric: object) -> None:
     if not isinstance(metric, str) or not metric:
         raise UsageError(f"{type(owner).__name__}({metric!r}): the name of a metric is expected")
+    if metric in _TAKEN:
+        raise UsageError(f"{type(owner).__name__}({metric!r}): the name is taken by an argument of report or tell")

@@ -1,17 +1,19 @@
 """Rules on every report: is a constraint worth paying for, is this the best feasible checkpoint, does the trial stop.
 
-A worker decides from its own referee in microseconds; referees that have folded in the same reports agree, in whatever
-order those came, because all they keep are ranks, counts, integer sums and a minimum.
+A worker decides from its own referee in microseconds. Referees that have folded in the same reports agree, in whatever
+order the trials reached them (each trial's own reports in their order), because all they keep are ranks, counts,
+integer sums and a minimum.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from fairway import feasibility
-from fairway.events import SAVED, Reported
+from fairway.events import ABSENT, SAVED, Reported, Told
 from fairway.interval import best_interval
 from fairway.problem import Problem
 from fairway.stoppers.stopper import Stopper
@@ -26,27 +28,47 @@ class Incumbent(NamedTuple):
     values: tuple[float | None, ...]
 
 
+class Pace(NamedTuple):
+    """How a trial will go: its total number of steps, and when its constraints may be paid for.
+
+    `interval` is in steps; with `at_end` there is one check when training ends, of the best checkpoint.
+    """
+
+    total: int | None
+    interval: int | None
+    at_end: bool
+
+
 class Referee:
     """One replica of what a study's decisions depend on."""
 
-    def __init__(self, problem: Problem, stopper: Stopper) -> None:
+    def __init__(self, problem: Problem, stopper: Stopper, *, worker: int = 0) -> None:
         self.problem = problem
         self.stopper = stopper
         self.state = stopper.start(problem)
+        self.lock = threading.RLock()  # trials of several threads may share a referee
+        self.worker = worker
+        self.acts = 0  # own rulings so far: numbers the rows of the log
+        self.seen = 0  # the log position up to which others' events are folded in
         self.incumbent: Incumbent | None = None
-        self.acts = 0  # rulings so far: numbers the rows of the log
+        self.bar = math.inf  # the loss that a report must reach before its constraints are worth paying for
         self.train_ns = 0
         self.train_rows = 0
         m = len(problem.constraints)
         self.check_ns = [0] * m
         self.checks = [0] * m
         self.violated = [0] * m
-        self._saved = [0] * m
         self.check_rounds = 0  # reports at which something was paid for
+        self._saved = [0] * m
+        # Most reports pay for nothing; they share these two, so that ruling on them touches no list.
         self.unmeasured: tuple[float | None, ...] = (None,) * m
-        self.all_saved = (SAVED,) * m  # the prices of a report at which every constraint was offered and none called
+        self.all_saved = (SAVED,) * m
         self._all_saved_rows = 0
-        self.bar = math.inf  # the loss that a report must reach before its constraints are worth paying for
+
+    @property
+    def saved(self) -> list[int]:
+        """By constraint: how often it was offered and not called."""
+        return [saved + self._all_saved_rows for saved in self._saved]
 
     def cost_ratio(self) -> float | None:
         """Mean price of a round of checks over the mean price of a step: r of Theorem 1; None while unknown."""
@@ -54,26 +76,26 @@ class Referee:
             return None
         return sum(self.check_ns) * self.train_rows / (max(self.train_ns, 1) * self.check_rounds)
 
-    def begin(self, total: int | None) -> tuple[int | None, bool]:
-        """A trial's interval for its `total` steps, and whether it means one check at the end of training."""
+    def begin(self, total: int | None) -> Pace:
+        """Fix a trial's pace, given how many steps it means to take."""
         self.acts += 1
+        longest = self.stopper.longest
+        if longest is not None:
+            total = longest if total is None else min(total, longest)
         interval = self.stopper.interval if self.problem.constraints else 1
         if interval == "end":
-            return total, True
+            return Pace(total, total, at_end=True)
         if interval != "adaptive":
-            return interval, False
+            return Pace(total, interval, at_end=False)
         if total is None:
-            return 1, False
+            return Pace(total, 1, at_end=False)
         ratio = self.cost_ratio()
-        if ratio is None:
-            return total, True
-        chosen = best_interval(ratio, self.stopper.stop_probability, total)
-        return chosen, chosen > 1
+        best = total if ratio is None else best_interval(ratio, self.stopper.stop_probability, total)
+        return Pace(total, best, at_end=best > 1)
 
-    @property
-    def saved(self) -> list[int]:
-        """By constraint: how often it was offered and not called."""
-        return [saved + self._all_saved_rows for saved in self._saved]
+    def worth(self, number: int, step: int, loss: float) -> bool:
+        """Whether a constraint that the interval allows is paid for: the skip rule, and the stopper's rungs if any."""
+        return loss <= self.bar and self.state.due(number, step)
 
     def check_order(self, offered: Collection[int]) -> Collection[int]:
         """The constraints offered, the likeliest to be violated per second of checking first."""
@@ -106,7 +128,7 @@ class Referee:
         if prices is self.all_saved:
             self._all_saved_rows += 1
         else:
-            self._tally(values, prices)
+            self._tally(values, prices, late=train_ns == ABSENT)
         improved = False
         if violation == 0.0:
             best = self.incumbent
@@ -117,30 +139,43 @@ class Referee:
                     self.bar = loss
         return self.state.judge(number, step, loss, violation), improved
 
-    def _tally(self, values: Sequence[float | None], prices: Sequence[int]) -> None:
+    def _tally(self, values: Sequence[float | None], prices: Sequence[int], *, late: bool) -> None:
+        """Count what was paid and saved; what is paid late was counted as saved when it was offered."""
         paid = False
         for i, price in enumerate(prices):
             if price > 0:
                 paid = True
                 self.check_ns[i] += price
                 self.checks[i] += 1
+                self._saved[i] -= late
                 if feasibility.excess(self.problem.constraints[i], values[i]):  # type: ignore[arg-type]
                     self.violated[i] += 1
-            elif price == SAVED:
+            elif price == SAVED and not late:
                 self._saved[i] += 1
         self.check_rounds += paid
 
-    def fold(self, event: Reported) -> None:
-        """Learn what another referee ruled on."""
-        sign, constraints = self.problem.objective.sign, self.problem.constraints
-        columns = (event.step, event.objective, event.values, event.check_ns, event.train_ns)
-        for step, objective, row, prices, train_ns in zip(*(column.tolist() for column in columns), strict=True):
-            values = [value if price >= 0 else None for value, price in zip(row, prices, strict=True)]
-            violation = feasibility.violation(constraints, values)
-            self.rule(event.number, step, sign * objective, violation, values, prices, train_ns)
+    def finish(self, number: int, *, completed: bool) -> int:
+        """A trial of this worker ended; the number of this act."""
+        self.acts += 1
+        self.state.finish(number, completed=completed)
+        return self.acts
 
-    def sentence(self, objective: float, values: Sequence[float | None], verdict: str) -> str:
-        """What was measured, then why that stops the trial."""
+    def fold(self, event: Reported | Told) -> None:
+        """Learn what another referee ruled on; that is no act of this one."""
+        acts = self.acts
+        if isinstance(event, Told):
+            self.finish(event.number, completed=event.status == "completed")
+        else:
+            sign, constraints = self.problem.objective.sign, self.problem.constraints
+            columns = (event.step, event.objective, event.values, event.check_ns, event.train_ns)
+            for step, objective, row, prices, train_ns in zip(*(column.tolist() for column in columns), strict=True):
+                values = [value if price >= 0 else None for value, price in zip(row, prices, strict=True)]
+                violation = feasibility.violation(constraints, values)
+                self.rule(event.number, step, sign * objective, violation, values, prices, train_ns)
+        self.acts = acts
+
+    def reason(self, objective: float, values: Sequence[float | None], verdict: str) -> str:
+        """A sentence: what was measured, then why that stops the trial."""
         broken = [
             f"{constraint.metric} {value:.4g} {constraint.breach} {constraint.threshold:g}"
             for constraint, value in zip(self.problem.constraints, values, strict=True)

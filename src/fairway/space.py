@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, TypeAlias
@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fairway.checks import is_finite, is_number
 from fairway.errors import UsageError
 
 Value: TypeAlias = bool | int | float | str | None
@@ -25,7 +26,8 @@ Value: TypeAlias = bool | int | float | str | None
 
 _DIGITS = 10
 _NARROWEST = 1e-9  # of the magnitude: below it the digits of a double run out
-_MAX_INT_SPAN = 2**53  # beyond it a double cannot tell neighbouring integers apart
+_LARGEST = 1e300  # beyond it rounding may overflow
+_MAX_CELLS = 2**50  # beyond it a double cannot tell neighbouring cells apart
 _MAX_LOG_INT = 2**40  # beyond it exp(log(k)) may miss k
 
 
@@ -79,12 +81,17 @@ class Float(Parameter):
         object.__setattr__(self, "low", float(low))
         object.__setattr__(self, "high", float(high))
         width, magnitude = self.high - self.low, max(abs(self.low), abs(self.high))
-        if not math.isfinite(width):
-            raise UsageError(f"{_name(self)}: the range overflows a double; use log=True or a narrower one")
+        if magnitude > _LARGEST:
+            raise UsageError(f"{_name(self)}: bounds beyond {_LARGEST:g} overflow; tune the logarithm or another unit")
         if width < _NARROWEST * magnitude:
             raise UsageError(f"{_name(self)}: the range is too narrow for its magnitude; tune the offset from {low}")
         if self.step is not None:
             _check_step(self, Real)
+            object.__setattr__(self, "step", float(self.step))
+
+    @property
+    def _log_width(self) -> float:
+        return math.log(self.high) - math.log(self.low)
 
     @property
     def _cells(self) -> int:
@@ -96,9 +103,9 @@ class Float(Parameter):
         return math.inf if self.step is None else self._cells
 
     def check(self, value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, Real) or not self.low <= float(value) <= self.high:
+        if not is_number(value) or not self.low <= float(value) <= self.high:  # type: ignore[arg-type]
             raise UsageError(f"{value!r}: a number from {self.low} to {self.high} is expected")
-        x = float(value)
+        x = float(value)  # type: ignore[arg-type]
         if self.step is None:
             return x
         snapped = self._at(round((x - self.low) / self.step))
@@ -110,7 +117,7 @@ class Float(Parameter):
         if self.step is not None:
             return (round((value - self.low) / self.step) + 0.5) / self._cells
         if self.log:
-            return math.log(value / self.low) / math.log(self.high / self.low)
+            return (math.log(value) - math.log(self.low)) / self._log_width
         return (value - self.low) / (self.high - self.low)
 
     def decode(self, u: float) -> float:
@@ -121,7 +128,7 @@ class Float(Parameter):
         if u >= 1.0:
             return self.high
         if self.log:
-            x = float(f"{self.low * math.exp(u * math.log(self.high / self.low)):.{_DIGITS - 1}e}")
+            x = float(f"{math.exp(math.log(self.low) + u * self._log_width):.{_DIGITS - 1}e}")
         else:
             width, magnitude = self.high - self.low, max(abs(self.low), abs(self.high))
             decimals = min(_DIGITS - math.ceil(math.log10(width)), 14 - math.ceil(math.log10(magnitude)))
@@ -131,8 +138,8 @@ class Float(Parameter):
     def _at(self, cell: int) -> float:
         """The value of a cell of the grid, free of the binary dust of low + k * step."""
         assert self.step is not None
-        x = self.low + cell * self.step
-        return min(max(float(f"{x:.12g}"), self.low), self.high)
+        x = round(self.low + cell * self.step, 12 - math.floor(math.log10(self.step)))
+        return min(max(x, self.low), self.high)
 
 
 @dataclass(frozen=True)
@@ -156,7 +163,8 @@ class Int(Parameter):
         object.__setattr__(self, "low", int(low))
         object.__setattr__(self, "high", int(high))
         _check_step(self, Integral)
-        if self.log and self.high > _MAX_LOG_INT or self.high - self.low > _MAX_INT_SPAN:
+        object.__setattr__(self, "step", int(self.step))
+        if self.log and self.high > _MAX_LOG_INT:
             raise UsageError(f"{_name(self)}: too wide to be exact; use Float(..., log=True) and round it yourself")
 
     @property
@@ -206,17 +214,10 @@ class Choice(Parameter):
     def __post_init__(self) -> None:
         if isinstance(self.options, str | bytes | Mapping) or not isinstance(self.options, Sequence):
             raise UsageError(f"Choice({self.options!r}): a list of options is expected, for example Choice(['a', 'b'])")
-        options = tuple(self.options)
+        options = tuple(_plain(option) for option in self.options)
         object.__setattr__(self, "options", options)
         if not options:
             raise UsageError("Choice([]): at least one option is expected")
-        for option in options:
-            if option is not None and not isinstance(option, bool | int | float | str):
-                raise UsageError(f"Choice: {option!r} is no JSON scalar; choose between names and look the object up")
-            if isinstance(option, float) and not math.isfinite(option):
-                raise UsageError(
-                    f"Choice: {option!r} has no place in JSON; choose between names and look the number up"
-                )
         if len({_identity(option) for option in options}) < len(options):
             raise UsageError(f"Choice({list(options)!r}): each option may be listed once")
         object.__setattr__(self, "_index", {_identity(option): i for i, option in enumerate(options)})
@@ -226,11 +227,14 @@ class Choice(Parameter):
         return len(self.options)
 
     def check(self, value: object) -> Value:
-        if isinstance(value, np.generic):
-            value = value.item()
-        if _identity(value) not in self._index:  # type: ignore[attr-defined]
+        try:
+            plain = _plain(value)
+            known = _identity(plain) in self._index  # type: ignore[attr-defined]
+        except UsageError:
+            known = False
+        if not known:
             raise UsageError(f"{value!r}: one of {_shortened(self.options)} is expected")
-        return value  # type: ignore[return-value]
+        return plain
 
     def encode(self, value: Value) -> float:
         return (int(self._index[_identity(value)]) + 0.5) / len(self.options)  # type: ignore[attr-defined]
@@ -285,6 +289,8 @@ class Space(Mapping[str, Parameter]):
 
     def check(self, params: Mapping[str, object]) -> dict[str, Value]:
         """The configuration in canonical form and order, or a `UsageError` that names what is wrong with it."""
+        if not isinstance(params, Mapping):
+            raise UsageError(f"{params!r}: a configuration is a dict of parameters by name")
         unknown = [name for name in params if name not in self._parameters]
         if unknown:
             raise UsageError(f"unknown parameter {unknown[0]!r}: the space has {_shortened(self.names)}")
@@ -333,11 +339,16 @@ class Space(Mapping[str, Parameter]):
 
     def _read_condition(self, name: str) -> dict[str, frozenset[tuple[type, object]]]:
         condition = {}
-        for parent, allowed in (self._parameters[name].when or {}).items():
+        when = self._parameters[name].when
+        if when is not None and not isinstance(when, Mapping):
+            raise UsageError(f"{name!r}: when={when!r}: a dict such as {{'other': value or list}} is expected")
+        for parent, allowed in (when or {}).items():
             if parent not in self._parameters:
                 raise UsageError(f"{name!r}: when names {parent!r}, which is no parameter of this space")
-            several = isinstance(allowed, Sequence) and not isinstance(allowed, str)
-            values: Sequence[object] = allowed if several else [allowed]  # type: ignore[assignment]
+            several = isinstance(allowed, Collection) and not isinstance(allowed, str)
+            values: Collection[object] = allowed if several else [allowed]  # type: ignore[assignment]
+            if not values:
+                raise UsageError(f"{name!r}: when allows {parent!r} no value at all, so it could never be there")
             try:
                 condition[parent] = frozenset(_identity(self._parameters[parent].check(value)) for value in values)
             except UsageError as error:
@@ -364,9 +375,25 @@ def _identity(value: object) -> tuple[type, object]:
 
 def _as_whole(value: object) -> int | None:
     """The integer that a number stands for, 5.0 included; None if it stands for none."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not float(value).is_integer():
+    if not is_number(value) or not float(value).is_integer():  # type: ignore[arg-type]
         return None
     return int(value)  # type: ignore[call-overload,no-any-return]
+
+
+def _plain(value: object) -> Value:
+    """A JSON scalar as one of Python's own types: numpy's scalars and enumerations of text or numbers are converted."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            value = value if type(value) is kind else kind(getattr(value, "value", value))
+            break
+    else:
+        if value is not None:
+            raise UsageError(f"Choice: {value!r} is no JSON scalar; choose between names and look the object up")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"Choice: {value!r} has no place in JSON; choose between names and look the number up")
+    return value
 
 
 def _cell(u: float, cells: int) -> int:
@@ -386,15 +413,13 @@ def _bounds(parameter: Float | Int, kind: type[Any]) -> tuple[Any, Any]:
     """Checks `low`, `high` and `log`, and returns the bounds."""
     low, high, what = parameter.low, parameter.high, "whole" if kind is Integral else "finite"
     for bound in (low, high):
-        if isinstance(bound, bool) or not isinstance(bound, kind) or not math.isfinite(bound):
+        if not isinstance(bound, kind) or not is_finite(bound):
             raise UsageError(f"{_name(parameter)}: bounds must be {what} numbers, not {bound!r}")
     if low >= high:
         hint = (
-            f"; did you mean {type(parameter).__name__}({high}, {low})?"
-            if low > high
-            else "; a constant is no parameter"
+            f"did you mean {type(parameter).__name__}({high}, {low})?" if low > high else "a constant is no parameter"
         )
-        raise UsageError(f"{_name(parameter)}: low must be below high{hint}")
+        raise UsageError(f"{_name(parameter)}: low must be below high; {hint}")
     if parameter.log and low <= 0:
         raise UsageError(f"{_name(parameter)}: log=True needs low above 0")
     return low, high
@@ -402,11 +427,13 @@ def _bounds(parameter: Float | Int, kind: type[Any]) -> tuple[Any, Any]:
 
 def _check_step(parameter: Float | Int, kind: type[Any]) -> None:
     step: Any = parameter.step
-    if isinstance(step, bool) or not isinstance(step, kind) or not step > 0 or not math.isfinite(step):
+    if not isinstance(step, kind) or not is_finite(step) or not step > 0:
         raise UsageError(f"{_name(parameter)}: step={step!r}: a positive number is expected")
     if parameter.log and not (kind is Integral and step == 1):
         raise UsageError(f"{_name(parameter)}: log=True and step={step} exclude each other")
     cells = (parameter.high - parameter.low) / step
+    if cells > _MAX_CELLS:
+        raise UsageError(f"{_name(parameter)}: too wide to be exact; use Float(...) and round it yourself")
     if round(cells) < 1 or abs(cells - round(cells)) > 1e-6 * max(1.0, cells * 1e-3):
         nearest = parameter.low + max(1, math.floor(cells)) * step
         raise UsageError(

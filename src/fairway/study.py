@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, overload
 
+from fairway.checks import whole
 from fairway.clock import Clock, WallClock
-from fairway.errors import MissingDependency, UsageError
-from fairway.events import Asked, Ended, Enqueued, Event, Reported, Status, Told
+from fairway.errors import FairwayError, MissingDependency, StorageError, UsageError
+from fairway.events import Asked, Ended, Enqueued, Event, Opened, Reported, Status, Told, config
 from fairway.history import History, TrialRecord
 from fairway.ledger import Ledger
 from fairway.problem import Constraint, Objective, Problem
@@ -73,7 +74,8 @@ class Costs:
 class Study:
     """A search for the best configuration within limits.
 
-    Defaults: random search, ACE, a log in memory, and a fresh seed, which is shown and stored.
+    Defaults: random search, ACE, a log in memory, and a fresh seed, which is shown and stored. With a `storage` that
+    holds a study already, that study goes on. Threads may share a study.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), [fw.AtLeast("x", 0.5)], seed=0)
@@ -100,16 +102,15 @@ class Study:
         self.problem = Problem(objective, constraints)  # type: ignore[arg-type]
         self.sampler = _kind("sampler", sampler, Sampler, Random())
         self.stopper = _kind("stopper", stopper, Stopper, ACE())
-        self.seed = _seed(seed)
         self.log: Log = _kind("storage", storage, Log, MemoryLog())
+        self.seed = self._agree(None if seed is None else whole(seed, "seed", least=0))
         self._clock: Clock = WallClock()
         self._ledger = Ledger(self.space, self.problem)
-        self._referee = Referee(self.problem, self.stopper)
+        self._referee = Referee(self.problem, self.stopper, worker=-1)
+        self._lock = self._referee.lock
         self._running: dict[int, Trial] = {}
         self._position = 0  # of the log, folded so far
-        self._seen = 0  # of the log, up to the last event that somebody else wrote
-        self._worker = self.log.join()
-        self._catch_up()
+        self._join()
         logger.info("study with seed %d, %s, %s", self.seed, self.sampler, self.stopper)
 
     def __repr__(self) -> str:
@@ -127,9 +128,7 @@ class Study:
         """Begin a trial, or a list of n; each must be told later."""
         if n is None:
             return self._ask(self._propose)
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise UsageError(f"ask({n!r}): a whole number of at least 1 is expected")
-        return [self._ask(self._propose) for _ in range(n)]
+        return [self._ask(self._propose) for _ in range(whole(n, "n"))]
 
     def tell(
         self, trial: Trial, metrics: Mapping[str, Given] | None = None, /, *, failed: str | None = None, **named: Given
@@ -141,26 +140,34 @@ class Study:
             raise UsageError(f"trial {trial.number} was told already ({trial.status}); a trial is told once")
         if self._running.get(trial.number) is not trial:
             raise UsageError(f"trial {trial.number} belongs to another study; tell it there")
+        if trial._paying:
+            trial._refuse()
         if failed is not None:
             if metrics or named:
                 raise UsageError(f"trial {trial.number}: tell it either metrics or failed={failed!r}, not both")
             self._close(trial, "failed", str(failed))
             return
-        if metrics or named:
-            trial.report({**(metrics or {}), **named})
+        if metrics is not None or named:
+            trial._report(metrics, None, None, named, final=True)
+        self._finish(trial)
+
+    def _finish(self, trial: Trial) -> None:
+        """End a trial that has reported all it will."""
+        late = trial._look_back()
+        if late is not None:
+            trial._settle(late)
         if trial._failure:
             self._close(trial, "failed", trial._failure)
-        elif trial._stop:
-            self._close(trial, "stopped", trial._stop)
         elif not trial._last:
-            objective = self.problem.objective.metric
-            raise UsageError(
-                f"trial {trial.number} reported nothing: tell(trial, {objective}=...) or tell(trial, failed='why')"
-            )
+            if not trial._cut:
+                objective = self.problem.objective.metric
+                raise UsageError(
+                    f"trial {trial.number} reported nothing: tell(trial, {objective}=...) or tell(trial, failed='why')"
+                )
+            self._close(trial, "failed", trial._cut)
+        elif trial.stopped:
+            self._close(trial, "stopped", trial._verdict or trial._cut)
         else:
-            revisited = trial._look_back()
-            if revisited is not None:
-                trial._settle(*revisited)
             self._close(trial, "completed", "")
 
     def enqueue(self, params: Mapping[str, Value]) -> None:
@@ -208,14 +215,12 @@ class Study:
     @property
     def best_ignoring_limits(self) -> Best | None:
         """The checkpoint with the best objective, whether it may be shipped or not: what the limits cost."""
-        self._flush()
         found = self._ledger.best_ignoring_limits
         return None if found is None else self._best(found[0], *found[1])
 
     @property
     def trials(self) -> list[TrialRecord]:
-        """Every trial so far, by number."""
-        self._flush()
+        """Every trial so far, by number; what running ones report shows within a second or so."""
         return [self._ledger.record(number) for number in range(len(self._ledger.courses))]
 
     @property
@@ -268,7 +273,7 @@ class Study:
                 **{f"metric.{name}": record.metrics.get(name) for name in self.problem.metrics},
                 **{
                     name: getattr(record, name)
-                    for name in ("feasible", "status", "step", "steps", "seconds", "check_seconds", "reason")
+                    for name in ("feasible", "status", "step", "steps", "training_seconds", "check_seconds", "reason")
                 },
             }
             for record in self.trials
@@ -279,24 +284,25 @@ class Study:
 
     def _ask(self, propose: Callable[[int], Mapping[str, Value]]) -> Trial:
         """Begin the next trial with what waits in the queue, or else with what is proposed for its number."""
-        while True:
+        with self._lock:
+            while True:
+                self._catch_up()
+                number, queue = len(self._ledger.courses), self._ledger.queue
+                params = self.space.check(queue[0] if queue else propose(number))
+                asked = Asked(number, params, self._clock.at(), queued=bool(queue))
+                if self._write(asked, at=self._position):
+                    break
             self._catch_up()
-            number, queue = len(self._ledger.courses), self._ledger.queue
-            params = queue[0] if queue else propose(number)
-            asked = Asked(number, params, self._clock.at(), queued=bool(queue))
-            if self.log.append([asked], at=self._position) is not None:
-                break
-        self._catch_up()
-        trial = Trial(
-            number,
-            dict(params),
-            seed=trial_seed(self.seed, number),
-            referee=self._referee,
-            send=self._receive,
-            clock=self._clock,
-        )
-        self._running[number] = trial
-        return trial
+            trial = Trial(
+                number,
+                dict(params),
+                seed=trial_seed(self.seed, number),
+                referee=self._referee,
+                send=self._write,
+                clock=self._clock,
+            )
+            self._running[number] = trial
+            return trial
 
     def _propose(self, number: int) -> Mapping[str, Value]:
         return self.space.decode(self.sampler.propose(self.history, stream(self.seed, number, "sampler")))
@@ -307,52 +313,102 @@ class Study:
         logger.info("ended: %s", reason)
 
     def _close(self, trial: Trial, status: Status, reason: str) -> None:
-        trial._flush()
-        self._referee.acts += 1
-        self._referee.state.finish(trial.number, completed=status == "completed")
-        del self._running[trial.number]
-        trial._status = status
-        self._append(
-            Told(
-                number=trial.number,
-                status=status,
-                reason=reason,
-                at=self._clock.at(),
-                worker=self._worker,
-                act=self._referee.acts,
-                row=self._ledger.courses[trial.number].row,
-                notes=trial._notes,
+        """Write that a trial ended, and only then forget it: a write that fails may be tried again."""
+        with self._lock:
+            trial._flush()
+            self._catch_up()
+            self._append(
+                Told(
+                    number=trial.number,
+                    status=status,
+                    reason=reason,
+                    at=self._clock.at(),
+                    worker=self._referee.worker,
+                    act=self._referee.acts + 1,
+                    checkpoint=self._ledger.courses[trial.number].checkpoint,
+                    notes=trial._notes,
+                )
             )
-        )
+            self._referee.finish(trial.number, completed=status == "completed")
+            trial._status = status
+            del self._running[trial.number]
         logger.debug("trial %d %s: %s", trial.number, status, reason)
 
-    def _receive(self, event: Reported) -> None:
-        """Take rows that a trial of this process ruled on."""
-        self._append(replace(event, worker=self._worker, seen=self._seen))
+    # The log
+
+    def _agree(self, seed: int | None) -> int:
+        """Make sure that the log, if it holds a study, holds this one; the seed, its own if none was given."""
+        self._identity = {
+            "space": config(dict(self.space)),
+            "objective": config(self.problem.objective),
+            "constraints": config(self.problem.constraints),
+        }
+        first = next(iter(self._read(0)), None)
+        stored = first.config if isinstance(first, Opened) else {}
+        for part, mine in self._identity.items():
+            if part in stored and stored[part] != mine:
+                raise UsageError(f"the study in this storage has another {part}: {stored[part]} there, {mine} here")
+        if seed is not None and stored.get("seed", seed) != seed:
+            raise UsageError(f"the study in this storage has seed {stored['seed']}; leave seed out, or give that one")
+        return int(stored.get("seed", fresh_seed() if seed is None else seed))
+
+    def _join(self) -> None:
+        """Take a number as a worker of this study."""
+        parts = {"seed": self.seed, "sampler": config(self.sampler), "stopper": config(self.stopper)}
+        while True:
+            self._catch_up()
+            worker = self._ledger.workers
+            if self._write(Opened(worker, {**self._identity, **parts}), at=self._position):
+                break
+        self._referee.worker = worker
+        self._catch_up()
+
+    def _write(self, event: Event, *, at: int | None = None) -> bool:
+        """Append to the log; False, with nothing written, if its length is not `at`."""
+        try:
+            return self.log.append([event], at=at) is not None
+        except FairwayError:
+            raise
+        except Exception as error:
+            raise StorageError(f"the log could not be written ({error}); what was told before is safe") from error
+
+    def _read(self, since: int) -> Sequence[Event]:
+        try:
+            return self.log.read(since)
+        except FairwayError:
+            raise
+        except Exception as error:
+            raise StorageError(f"the log could not be read ({error})") from error
+
+    def _append(self, event: Event) -> None:
+        with self._lock:
+            self._write(event)
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Fold in what was written since, by this study or by others."""
+        events = self._read(self._position)
+        if any(self._is_foreign(event) for event in events):
+            self._flush()  # with what had been seen when those reports were ruled on
+            events = self._read(self._position)
+        for event in events:
+            self._ledger.fold(event)
+            self._position += 1
+            if self._is_foreign(event):
+                self._referee.fold(event)
+                self._referee.seen = self._position
 
     def _flush(self) -> None:
+        """Send what running trials have reported to the log."""
         for trial in self._running.values():
             trial._flush()
 
-    def _append(self, event: Event) -> None:
-        self.log.append([event])
-        self._catch_up()
-
-    def _catch_up(self) -> None:
-        """Fold in what was written since, by this process or by others."""
-        for event in self.log.read(self._position):
-            self._ledger.fold(event)
-            self._position += 1
-            if isinstance(event, Reported | Told) and event.worker != self._worker:
-                if isinstance(event, Reported):
-                    self._referee.fold(event)
-                else:
-                    self._referee.state.finish(event.number, completed=event.status == "completed")
-                self._seen = self._position
+    def _is_foreign(self, event: Event) -> TypeGuard[Reported | Told]:
+        return isinstance(event, Reported | Told) and event.worker != self._referee.worker
 
     def _best(self, number: int, step: int, objective: float, values: Sequence[float | None]) -> Best:
         metrics = dict(zip(self.problem.metrics, (objective, *values), strict=True))
-        return Best(number, step, self._ledger.courses[number].asked.params, metrics)
+        return Best(number, step, dict(self._ledger.courses[number].params), metrics)
 
 
 def _kind(name: str, given: Any, kind: type[Any], default: Any) -> Any:
@@ -362,11 +418,3 @@ def _kind(name: str, given: Any, kind: type[Any], default: Any) -> Any:
         hint = f"; did you mean {given.__name__}()?" if isinstance(given, type) else ""
         raise UsageError(f"{name}={given!r}: a {name} is expected{hint}")
     return given
-
-
-def _seed(seed: int | None) -> int:
-    if seed is None:
-        return fresh_seed()
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise UsageError(f"seed={seed!r}: a whole number of at least 0 is expected")
-    return seed

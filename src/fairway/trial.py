@@ -8,33 +8,31 @@ from __future__ import annotations
 
 import json
 import math
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from fairway import feasibility
+from fairway.checks import MOST, whole
 from fairway.clock import Clock
 from fairway.errors import UsageError
 from fairway.events import ABSENT, SAVED, Reported, Status
-from fairway.referee import Referee
+from fairway.referee import Pace, Referee
 from fairway.space import Value
 
-_FLUSH_NS = 1_000_000_000  # reports are on their way to the log within a second
+_FLUSH_NS = 1_000_000_000  # a report that comes so long after the last flush sends all since then to the log
 _MISSING = object()
 
 Given: TypeAlias = float | Callable[..., float]
-_Values: TypeAlias = Sequence[float | None]
-_Observation: TypeAlias = tuple[int, float, float, _Values, Sequence[int], float | None, int]
 
 
 class Decision(NamedTuple):
-    """What a report led to.
+    """What a report led to. It is true where training should stop, so `if trial.report(...): break` works.
 
-    `stop`: end the training loop now (one over `trial.steps` ends by itself), `reason`: why, as a sentence, empty while
-    going on; `interval`: every how many steps constraints are paid for (None: once, at the end); `best`: this
-    checkpoint is now the best feasible one of the study, so save the model.
+    `stop`: end the training loop now (one over `trial.steps` ends by itself); `reason`: why, as a sentence, empty while
+    going on; `interval`: every how many steps constraints are paid for, the total meaning once, at the end (None where
+    the total is unknown); `best`: this checkpoint is now the best feasible one of the study, so save the model.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
@@ -46,6 +44,32 @@ class Decision(NamedTuple):
     reason: str
     interval: int | None
     best: bool
+
+    def __bool__(self) -> bool:
+        return self.stop
+
+
+class _Candidate(NamedTuple):
+    """What is checked when training ends: the best checkpoint handed over, or else the last state reported."""
+
+    step: int
+    objective: float
+    loss: float
+    offers: Mapping[str, Given]
+    checkpoint: Any
+
+
+class _Observation(NamedTuple):
+    """What one report measured, on its way to the referee."""
+
+    step: int
+    objective: float
+    loss: float
+    values: Sequence[float | None]
+    prices: Sequence[int]
+    violation: float | None
+    train_ns: int
+    last: bool  # nothing is left of the trial that could be stopped
 
 
 class Trial:
@@ -62,30 +86,30 @@ class Trial:
     """
 
     __slots__ = (
-        "_at_end",
         "_begun",
         "_candidate",
         "_clock",
         "_constraint",
+        "_cut",
         "_deadline",
         "_failure",
         "_flushed",
         "_go_on",
-        "_interval",
         "_last",
         "_mark",
         "_notes",
         "_objective",
         "_overtime",
+        "_pace",
+        "_paying",
         "_referee",
         "_rows",
         "_send",
         "_sign",
         "_status",
         "_step",
-        "_stop",
-        "_total",
         "_unpaid",
+        "_verdict",
         "number",
         "params",
         "seed",
@@ -98,7 +122,7 @@ class Trial:
         *,
         seed: int,
         referee: Referee,
-        send: Callable[[Reported], None],
+        send: Callable[[Reported], object],
         clock: Clock,
     ) -> None:
         self.number = number
@@ -107,24 +131,24 @@ class Trial:
         self._referee = referee
         self._send = send
         self._clock = clock.ns
-        self._constraint = {constraint.metric: i for i, constraint in enumerate(referee.problem.constraints)}
         self._objective = referee.problem.objective.metric
         self._sign = referee.problem.objective.sign
+        self._constraint = {constraint.metric: i for i, constraint in enumerate(referee.problem.constraints)}
         self._unpaid = None if self._constraint else 0.0  # the violation of a report that pays for nothing
         self._status: Status = "running"
-        self._stop = ""  # why the stopper ended it
+        self._verdict = ""  # why the stopper ended it
+        self._cut = ""  # why something else ended it before it was done: a timeout, the end of a simulation
         self._failure = ""
-        self._deadline: float = math.inf  # by the clock; a report after it stops the trial
+        self._deadline: float = math.inf  # by the clock; a report after it cuts the trial
         self._overtime = ""  # with this reason
-        self._total: int | None = None
         self._begun = -1
-        self._interval: int | None = None
-        self._at_end = False
-        self._candidate: tuple[int, float, float, dict[str, Given], Any] | None = None
+        self._pace = Pace(None, None, at_end=False)
         self._go_on = Decision(stop=False, reason="", interval=None, best=False)
+        self._candidate: _Candidate | None = None
+        self._paying = False  # inside a constraint's callable
         self._step = 0  # where the loop over `steps` is
         self._last = 0  # the last step reported
-        self._rows: list[tuple[int, int, float, int, _Values, Sequence[int]]] = []
+        self._rows: list[tuple[int, int, float, int, Sequence[float | None], Sequence[int]]] = []
         self._notes: dict[str, Any] = {}
         self._mark = self._flushed = clock.ns()
 
@@ -133,29 +157,26 @@ class Trial:
 
     @property
     def status(self) -> Status:
-        """`running` until it is told, then `completed`, `stopped` (by the stopper) or `failed`."""
+        """`running` until it is told, then `completed`, `stopped` (by the stopper or a timeout) or `failed`."""
         return self._status
 
     @property
     def stopped(self) -> bool:
         """Whether training should end now."""
-        return bool(self._stop or self._failure)
+        return bool(self._verdict or self._cut or self._failure)
 
     def steps(self, total: int | None = None) -> Iterator[int]:
         """Count training iterations from 1 to `total`; the loop ends by itself when the trial is stopped.
 
         Knowing the total lets ACE weigh whether constraints are worth checking on the way (Theorem 1).
         """
-        if self._begun >= 0 or self._last:
+        if self._begun >= 0:
             raise UsageError(f"trial {self.number} has begun already: steps() is called once, before the first report")
-        if total is not None:
-            total = _whole(total, "steps")
-            if total < 1:
-                raise UsageError(f"steps({total}): at least 1 is expected")
-        self._begin(total)
-        return self._count(total)
+        self._begin(None if total is None else whole(total, "steps"))
+        return self._count()
 
-    def _count(self, total: int | None) -> Iterator[int]:
+    def _count(self) -> Iterator[int]:
+        total = self._pace.total
         while not self.stopped and self._status == "running" and (total is None or self._step < total):
             self._step += 1
             yield self._step
@@ -171,58 +192,79 @@ class Trial:
     ) -> Decision:
         """Report the objective and any constraints at this step, and learn whether to go on.
 
-        A constraint given as a callable is called, and timed, only when it is worth its price; with a `checkpoint` it
-        is called with that checkpoint, which may be an earlier one when constraints are paid for once at the end. A
-        mapping may be passed for metrics whose names are no Python identifiers.
+        A constraint given as a callable is called, and timed, only when it is worth its price. With a `checkpoint` it
+        is called with that checkpoint, maybe later, when training has ended: so hand over what training does not
+        change (a path, a copy, a round), not the model itself. A mapping may be passed for metrics whose names are no
+        Python identifiers.
         """
-        observation = self._observe(metrics, step, checkpoint, named)
+        return self._report(metrics, step, checkpoint, named)
+
+    def _report(
+        self,
+        metrics: Mapping[str, Given] | None,
+        step: int | None,
+        checkpoint: Any,
+        named: dict[str, Given],
+        *,
+        final: bool = False,
+    ) -> Decision:
+        observation = self._observe(metrics, step, checkpoint, named, final=final)
         if observation is None:
-            return Decision(stop=True, reason=self._failure, interval=self._interval, best=False)
-        decision = self._settle(*observation)
-        if self._candidate is not None and self._last == self._total:
-            revisited = self._look_back()
-            if revisited is not None:
-                decision = self._settle(*revisited)
+            return Decision(stop=True, reason=self._failure, interval=self._pace.interval, best=False)
+        decision = self._settle(observation)
+        if self._candidate is not None and observation.last:
+            late = self._look_back()
+            if late is not None:
+                self._settle(late)
         return decision
 
     def note(self, **jsonable: Any) -> None:
         """Keep something beside the metrics; it is stored with the finished trial."""
+        if self._status != "running":
+            raise UsageError(f"trial {self.number} was told already ({self._status}); it takes no more notes")
         try:
-            json.dumps(jsonable, allow_nan=False)
+            self._notes.update(json.loads(json.dumps(jsonable, allow_nan=False)))
         except (TypeError, ValueError) as error:
             raise UsageError(f"note: {error}; text, finite numbers, lists and dicts are expected") from None
-        self._notes.update(jsonable)
 
     def _begin(self, total: int | None) -> None:
-        """Fix the interval for so many steps."""
-        self._total = total
-        self._interval, self._at_end = self._referee.begin(total)
-        self._begun = self._referee.acts
-        self._go_on = Decision(stop=False, reason="", interval=self._interval, best=False)
+        """Fix the pace for so many steps."""
+        with self._referee.lock:
+            self._pace = self._referee.begin(total)
+            self._begun = self._referee.acts
+        self._go_on = Decision(stop=False, reason="", interval=self._pace.interval, best=False)
         self._mark = self._clock()
 
     def _observe(
-        self, metrics: Mapping[str, Given] | None, step: int | None, checkpoint: Any, named: dict[str, Given]
+        self,
+        metrics: Mapping[str, Given] | None,
+        step: int | None,
+        checkpoint: Any,
+        named: dict[str, Given],
+        *,
+        final: bool = False,
     ) -> _Observation | None:
         """Measure: the objective, what it cost, and those constraints that are worth their price; None: it failed."""
         now = self._clock()
-        train_ns = now - self._mark
-        if self._stop or self._failure or self._status != "running":
+        if self._verdict or self._cut or self._failure or self._paying or self._status != "running":
             self._refuse()
-        if self._begun < 0:
-            self._begin(None)
         if metrics is not None:
             named = self._joined(metrics, named)
         if step is None:
-            step = self._step or self._last + 1
+            step = self._last + 1 if final or not self._step else self._step
         elif type(step) is not int:
-            step = _whole(step, "step")
-        if step <= self._last or self._total is not None and step > self._total:
+            step = whole(step, "step")
+        total = self._pace.total
+        if step <= self._last or total is not None and step > total or step > MOST:
             self._refuse_step(step)
         given = named.pop(self._objective, _MISSING)
-        if given is _MISSING:
-            raise UsageError(f"trial {self.number}: the objective {self._objective!r} is missing from the report")
-        objective = given if type(given) is float else self._number(self._objective, given)
+        if type(given) is float:
+            objective = given
+        else:
+            if given is _MISSING:
+                raise UsageError(f"trial {self.number}: the objective {self._objective!r} is missing from the report")
+            objective = self._number(self._objective, given)
+            now = self._clock()  # what a callable objective took is training
         loss = self._sign * objective
         if loss - loss != 0.0:  # NaN or infinite
             self._failure = f"{self._objective} is {objective} at step {step}"
@@ -232,35 +274,46 @@ class Trial:
             if name not in self._constraint:
                 self._refuse_metric(name)
             lazy += callable(offer)
+        train_ns = now - self._mark
+        if self._begun < 0:
+            self._begin(None)
+        last = final or step == total
         referee = self._referee
-        if lazy == len(named) == len(self._constraint) and (
-            (loss > referee.bar and not self._at_end)
-            or not lazy
-            or not self._is_due(step, loss, objective, named, checkpoint)
-        ):
-            return step, objective, loss, referee.unmeasured, referee.all_saved, self._unpaid, train_ns
-        return self._measure(step, objective, loss, named, checkpoint, train_ns)
+        if self._pace.interval == 1:
+            pay = lazy > 0 and referee.worth(self.number, step, loss)
+        else:
+            pay = self._is_due(_Candidate(step, objective, loss, named if lazy else {}, checkpoint), last=last)
+        if not pay and lazy == len(named) == len(self._constraint):
+            return _Observation(
+                step, objective, loss, referee.unmeasured, referee.all_saved, self._unpaid, train_ns, last
+            )
+        return self._measure(_Candidate(step, objective, loss, named, checkpoint), train_ns, pay=pay, last=last)
 
-    def _is_due(self, step: int, loss: float, objective: float, offers: dict[str, Given], checkpoint: Any) -> bool:
-        """Whether constraints are worth paying for here: by the interval, then by the skip rule."""
-        referee = self._referee
-        if not self._at_end:
-            interval = self._interval or 1
-            if interval > 1 and step % interval and step != self._total:
-                return False
-            return loss <= referee.bar and referee.state.due(self.number, step)
-        # Once at the end: of the best checkpoint, if checkpoints are handed over; else of the last state.
-        if checkpoint is None or self._candidate is None or loss < self._candidate[2]:
-            self._candidate = (step, objective, loss, offers, checkpoint)
-            if step == self._total:
-                self._candidate = None
-                return loss <= referee.bar
-        return False
+    def _is_due(self, report: _Candidate, *, last: bool) -> bool:
+        """Whether constraints are paid for at this report, where the interval is not 1; else it may be, later."""
+        pace, kept, bar = self._pace, self._candidate, self._referee.bar
+        if not pace.at_end:
+            due = last or report.step % (pace.interval or 1) == 0
+            self._candidate = None if due or not report.offers else report
+            return due and bool(report.offers) and self._referee.worth(self.number, report.step, report.loss)
+        if kept is not None and kept.checkpoint is not None and not (report.offers and report.loss < kept.loss):
+            return False  # an earlier checkpoint is better
+        # Without checkpoints it is the last state that counts; one that offers nothing leaves nothing to check.
+        self._candidate = None if last or not report.offers else report
+        return last and bool(report.offers) and report.loss <= bar
 
-    def _measure(
-        self, step: int, objective: float, loss: float, offers: dict[str, Given], checkpoint: Any, train_ns: int
-    ) -> _Observation:
-        """Take the constraints that came as values, and call the others until one is violated."""
+    def _look_back(self) -> _Observation | None:
+        """The check at the end of training, if it is still to be made and worth its price."""
+        kept, self._candidate = self._candidate, None
+        if kept is None or self._verdict or self._failure or kept.loss > self._referee.bar:
+            return None
+        if kept.checkpoint is None and self._step > self._last:
+            return None  # training went on after the report: its state is gone
+        return self._measure(kept, ABSENT, pay=True, last=True)
+
+    def _measure(self, report: _Candidate, train_ns: int, *, pay: bool, last: bool) -> _Observation:
+        """Take the constraints that came as values; call the others, if they are paid for, until one is violated."""
+        step, objective, loss, offers, checkpoint = report
         constraints = self._referee.problem.constraints
         values: list[float | None] = [None] * len(constraints)
         prices = [ABSENT] * len(constraints)
@@ -273,85 +326,74 @@ class Trial:
             else:
                 values[i] = self._number(name, offer)
                 prices[i] = 0
-        if lazy and not (len(offers) > len(lazy) and feasibility.violation(constraints, values)):
+        if pay and not (len(offers) > len(lazy) and feasibility.violation(constraints, values)):
             for i in self._referee.check_order(lazy):
-                name, began = constraints[i].metric, self._clock()
+                name, began, self._paying = constraints[i].metric, self._clock(), True
                 try:
                     value = self._number(name, lazy[i]() if checkpoint is None else lazy[i](checkpoint))
                 except Exception as error:
                     error.add_note(f"raised by constraint {name!r} of trial {self.number} at step {step}")
-                    self._settle(step, objective, loss, values, prices, None, train_ns)
+                    prices[i] = ABSENT
+                    self._settle(_Observation(step, objective, loss, values, prices, None, train_ns, last))
                     raise
+                finally:
+                    self._paying = False
                 values[i], prices[i] = value, max(self._clock() - began, 1)
                 if feasibility.excess(constraints[i], value):
                     break
-        return step, objective, loss, values, prices, feasibility.violation(constraints, values), train_ns
+        violation = feasibility.violation(constraints, values)
+        return _Observation(step, objective, loss, values, prices, violation, train_ns, last)
 
-    def _look_back(self) -> _Observation | None:
-        """The check at the end of training, if it is still to be made and worth its price."""
-        if self._candidate is None or self.stopped:
-            return None
-        step, objective, loss, offers, checkpoint = self._candidate
-        self._candidate = None
-        if loss > self._referee.bar:
-            return None
-        return self._measure(step, objective, loss, offers, checkpoint, ABSENT)
-
-    def _settle(
-        self,
-        step: int,
-        objective: float,
-        loss: float,
-        values: _Values,
-        prices: Sequence[int],
-        violation: float | None,
-        train_ns: int,
-    ) -> Decision:
+    def _settle(self, observation: _Observation) -> Decision:
         """Have the referee rule on what was measured."""
+        step, objective, loss, values, prices, violation, train_ns, last = observation
         referee = self._referee
-        verdict, best = referee.rule(self.number, step, loss, violation, values, prices, train_ns)
-        self._rows.append((referee.acts, step, objective, train_ns, values, prices))
+        with referee.lock:
+            verdict, best = referee.rule(self.number, step, loss, violation, values, prices, train_ns)
+            self._rows.append((referee.acts, step, objective, train_ns, values, prices))
         self._last = max(self._last, step)
         self._mark = now = self._clock()
-        if verdict is not None and self._last != self._total:  # at its last step there is nothing left to stop
-            self._stop = referee.sentence(objective, values, verdict)
-        elif now > self._deadline and self._last != self._total:
-            self._stop = self._overtime
+        if not last:
+            if verdict is not None:
+                self._verdict = referee.reason(objective, values, verdict)
+            elif now > self._deadline:
+                self._cut = self._overtime
         if now - self._flushed > _FLUSH_NS:
             self._flush()
-        if best or self._stop:
-            return Decision(bool(self._stop), self._stop, self._interval, best)
+        if best or verdict is not None or self._cut:
+            return Decision(self.stopped, self._verdict or self._cut, self._pace.interval, best)
         return self._go_on
 
     def _flush(self) -> None:
-        """Send the rows since the last flush on their way to the log."""
-        self._flushed = self._clock()
-        if not self._rows:
-            return
-        acts, step, objective, train_ns, values, prices = zip(*self._rows, strict=True)
-        self._rows = []
-        shape = (len(step), len(self._constraint))
-        self._send(
-            Reported(
-                number=self.number,
-                worker=-1,
-                seen=-1,
-                begun=self._begun,
-                total=self._total,
-                interval=self._interval,
-                acts=np.array(acts, np.int64),
-                step=np.array(step, np.int64),
-                objective=np.array(objective, np.float64),
-                values=np.array(values, np.float64).reshape(shape),
-                train_ns=np.array(train_ns, np.int64),
-                check_ns=np.array(prices, np.int64).reshape(shape),
-                stopped=self._stop or None,
+        """Send the rows since the last flush to the log; they are kept until that has succeeded."""
+        with self._referee.lock:
+            self._flushed = self._clock()
+            if not self._rows:
+                return
+            acts, step, objective, train_ns, values, prices = zip(*self._rows, strict=True)
+            shape = (len(step), len(self._constraint))
+            self._send(
+                Reported(
+                    number=self.number,
+                    worker=self._referee.worker,
+                    seen=self._referee.seen,
+                    begun=self._begun,
+                    total=self._pace.total,
+                    interval=self._pace.interval,
+                    acts=np.array(acts, np.int64),
+                    step=np.array(step, np.int64),
+                    objective=np.array(objective, np.float64),
+                    values=np.array(values, np.float64).reshape(shape),
+                    train_ns=np.array(train_ns, np.int64),
+                    check_ns=np.array(prices, np.int64).reshape(shape),
+                    verdict=self._verdict or None,
+                )
             )
-        )
+            self._rows = []
 
     def _joined(self, metrics: Mapping[str, Given], named: dict[str, Given]) -> dict[str, Given]:
         if not isinstance(metrics, Mapping):
-            raise UsageError(f"report({metrics!r}): metrics are given by name, as in report(auc=0.8)")
+            raise UsageError(f"{metrics!r} came as metrics: they are given by name, as in {self._objective}=0.8")
         twice = [name for name in metrics if name in named]
         if twice:
             raise UsageError(f"metric {twice[0]!r} came twice, in the mapping and by name")
@@ -361,22 +403,31 @@ class Trial:
         if callable(given):
             given = given()
         try:
-            return float(given)
-        except (TypeError, ValueError):
-            raise UsageError(f"metric {name!r} is {given!r}: a number is expected") from None
+            if not isinstance(given, str | bytes):
+                return float(given)
+        except (TypeError, ValueError, OverflowError):
+            pass
+        shown = repr(given)
+        raise UsageError(f"metric {name!r} is {shown[:60]}: a number is expected") from None
 
     def _refuse(self) -> None:
+        if self._paying:
+            raise UsageError(
+                f"trial {self.number}: a constraint's callable returns its value; it does not report or tell"
+            )
         if self._status != "running":
             raise UsageError(f"trial {self.number} was told already ({self._status}); it takes no more reports")
         raise UsageError(
-            f"trial {self.number} is over at step {self._last} ({self._stop or self._failure}); "
+            f"trial {self.number} is over at step {self._last} ({self._verdict or self._cut or self._failure}); "
             "loop over trial.steps(...), which ends by itself, or test decision.stop"
         )
 
     def _refuse_step(self, step: int) -> None:
         if step > self._last:
-            raise UsageError(f"trial {self.number}: step {step} is past the {self._total} given to steps()")
+            past = self._pace.total or MOST
+            raise UsageError(f"trial {self.number}: step {step} is past the last one, {past}")
         how = "was reported already" if step == self._last else f"comes after step {self._last}"
+        how = "is no step" if step < 1 else how
         raise UsageError(
             f"trial {self.number}: step {step} {how}; steps start at 1 and each is reported once, in order"
         )
@@ -384,10 +435,3 @@ class Trial:
     def _refuse_metric(self, name: str) -> None:
         declared = ", ".join(self._referee.problem.metrics)
         raise UsageError(f"metric {name!r} was not declared: this study has {declared}; keep others with trial.note")
-
-
-def _whole(value: Any, what: str) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise UsageError(f"{what}={value!r}: a whole number is expected") from None

@@ -130,7 +130,7 @@ def test_random_draws_uniformly_from_those_left_and_never_twice(recording):
 
 
 def test_the_nearest_recorded_configuration_is_trained_for_other_samplers(recording):
-    class Corner(fw.samplers.sampler.Sampler):
+    class Corner(fw.Sampler):
         def propose(self, history, rng):
             return np.ones(len(history.space))
 
@@ -146,9 +146,27 @@ def test_enqueued_configurations_are_run_first(recording):
     study.enqueue(recording.params(7))
     fw.simulate(study, recording, budget=1.0)
     assert study.trials[0].params == recording.params(7)
-    study.enqueue({"depth": 1, "rate": 0.123})
-    with pytest.raises(fw.UsageError, match="the recording has no configuration"):
+    for params in ({"depth": 1, "rate": 0.123}, recording.params(7)):  # not recorded; run already
+        study = study_of(recording, fw.Never(), storage=study.log)
+        study.enqueue(params)
+        asked = len(study.trials)
+        with pytest.raises(fw.UsageError, match="the recording has no configuration"):
+            fw.simulate(study, recording, budget=1.0)
+        assert len(study.trials) == asked
+        study = study_of(recording, fw.Never())
+        study.enqueue(recording.params(7))
         fw.simulate(study, recording, budget=1.0)
+
+
+def test_a_second_simulation_goes_on_with_what_is_left_and_leaves_other_trials_alone(recording):
+    study = study_of(recording, fw.Never())
+    fw.simulate(study, recording, budget=1.0)
+    mine = study.ask()
+    result = fw.simulate(study, recording, budget=1e6)
+    assert mine.status == "running"
+    assert result.share_used == 1.0
+    drawn = [trial.params["rate"] for trial in study.trials if trial.number != mine.number]
+    assert len(drawn) == len(set(drawn)) == len(recording)
 
 
 def test_prices_may_differ_by_constraint(recording):
@@ -183,7 +201,9 @@ def test_a_study_goes_on_live_after_a_simulation(recording):
         ({"workers": 0}, "workers=0"),
         ({"budget": 0.0}, "budget=0.0"),
         ({"constraint_price": -1.0}, "a price of at least 0"),
-        ({"constraint_price": {"dpd": 1.0}}, "a price of at least 0 is expected for 'eod'"),
+        ({"constraint_price": {"dpd": 1.0}}, "'dpd' is no constraint of this study; it has eod"),
+        ({"constraint_price": {}}, "a price of at least 0 is expected for 'eod'"),
+        ({"constraint_price": math.inf}, "a price of at least 0"),
     ],
 )
 def test_bad_settings_get_one_clear_sentence(recording, more, sentence):
@@ -243,6 +263,12 @@ class TestRecording:
             fw.Recording.load(path)
         self.save(path, seconds=None, offset=None)
         with pytest.raises(fw.UsageError, match="it lacks offset, seconds"):
+            fw.Recording.load(path)
+        self.save(path, seconds=-np.ones(len(make_recording(5).seconds)))
+        with pytest.raises(fw.UsageError, match="negative or not finite"):
+            fw.Recording.load(path)
+        self.save(path, total_steps=np.zeros(5, int))
+        with pytest.raises(fw.UsageError, match="without a single step"):
             fw.Recording.load(path)
         self.save(path, total_steps=np.array([1, 2]))
         with pytest.raises(fw.UsageError, match="do not belong together"):

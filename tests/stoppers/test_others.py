@@ -73,10 +73,13 @@ def test_a_trial_that_skips_a_rungs_step_enters_it_with_its_next_report():
     assert study.trials[1].reason == "auc 0.5, not in the best 1/4 of 2 at step 1"
 
 
-def test_asha_ends_trials_at_max_steps():
-    study = free_study(fw.ASHA(max_steps=5))
-    assert run(study, [[0.5] * 9]) == [[False] * 4 + [True]]
-    assert "max_steps=5" in study.trials[0].reason
+def test_asha_trains_no_trial_beyond_max_steps(make_study):
+    study = make_study(fw.ASHA(max_steps=5, interval="end"))
+    assert len(run_curves(study, [[(0.5, {"eod": 0.1})] * 9])[0]) == 5
+    assert study.trials[0].status == "completed"
+    assert study.best.step == 5
+    trial = study.ask()
+    assert len([trial.report(auc=0.6, eod=0.1) for _ in trial.steps()]) == 5
 
 
 def test_median_stops_what_is_behind_the_others_running_means():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Callable, Mapping
-from numbers import Real
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from fairway.checks import is_number, positive, whole
 from fairway.errors import FairwayError, StudyFailed, UsageError
 from fairway.runners.progress import show
 
@@ -32,50 +32,106 @@ def run(
     progress: bool | None,
 ) -> None:
     """The loop behind `Study.optimize`."""
-    _check(function, trials, timeout, trial_timeout)
-    deadline = None if timeout is None else time.perf_counter_ns() + int(timeout * 1e9)
-    done = failed = 0
+    if not callable(function):
+        raise UsageError(f"optimize({function!r}): a function that takes a trial is expected")
+    if trials is None and timeout is None:
+        raise UsageError("optimize: say when to end, with trials=, timeout= or both")
+    trials = None if trials is None else whole(trials, "trials")
+    limits = _Limits(study, timeout, trial_timeout)
+    kinds = catch if isinstance(catch, tuple) else (catch,)
+    if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
+        raise UsageError(f"catch={catch!r}: an exception class or a tuple of them is expected")
     goal = None if trials is None else trials + sum(study.counts.values())
     with show(study, goal, progress):
-        while True:
-            if trials is not None and done >= trials:
-                reason = f"{trials} trials were run"
-                break
-            if deadline is not None and time.perf_counter_ns() >= deadline:
-                reason = f"the timeout of {timeout:g} s has passed"
-                break
-            trial = study.ask()
-            trial._deadline, trial._overtime = _nearest(deadline, timeout, trial_timeout)
-            try:
-                error = _run_one(study, trial, function, catch)
-            except KeyboardInterrupt:
-                reason = "interrupted"
-                break
-            done += 1
-            failed += error is not None
-            if failed == done and (failed == _HOPELESS or done == trials):
-                reason = f"the first {failed} trials all failed" if failed > 1 else "the only trial failed"
-                study._end(reason)
-                raise StudyFailed(f"{reason}: {_describe(error)}") from error
+        try:
+            reason = _run(study, function, trials, limits, kinds)
+        except KeyboardInterrupt:
+            reason = "interrupted"
+        except BaseException as error:
+            _write_down(study._end, _describe(error))
+            raise
     study._end(reason)
 
 
+def _run(
+    study: Study,
+    function: Callable[[Trial], Any],
+    trials: int | None,
+    limits: _Limits,
+    catch: tuple[type[Exception], ...],
+) -> str:
+    """Run trials until there is a reason to end."""
+    done = failed = 0
+    while trials is None or done < trials:
+        if limits.passed():
+            return limits.reason
+        trial = study.ask()
+        limits.impose(trial)
+        error = _run_one(study, trial, function, catch)
+        done += 1
+        failed += trial.status == "failed"
+        if failed == done and (failed == _HOPELESS or done == trials) and not _succeeded(study):
+            how = "1 trial failed" if failed == 1 else f"{failed} trials failed"
+            why = study.trials[trial.number].reason
+            raise StudyFailed(f"{how} and none succeeded; the last one: {why}") from error
+    return "1 trial was run" if trials == 1 else f"{trials} trials were run"
+
+
 def _run_one(
-    study: Study, trial: Trial, function: Callable[[Trial], Any], catch: type[Exception] | tuple[type[Exception], ...]
+    study: Study, trial: Trial, function: Callable[[Trial], Any], catch: tuple[type[Exception], ...]
 ) -> Exception | None:
-    """Run one trial to its end; the exception that failed it, if one did."""
+    """Run one trial to its end; the exception that failed it, if one did.
+
+    A mistake in using fairway is raised at once while nothing has succeeded, and fails its trial like any other after
+    that; a log that cannot be written ends the run.
+    """
     try:
         result = function(trial)
         study.tell(trial, _metrics(study, trial, result))
     except BaseException as error:
+        why = "interrupted" if isinstance(error, KeyboardInterrupt) else _describe(error)
         if trial.status == "running":
-            interrupted = isinstance(error, KeyboardInterrupt)
-            study.tell(trial, failed="interrupted" if interrupted else _describe(error))
-        if not isinstance(error, catch) or isinstance(error, FairwayError):
+            _write_down(partial(study.tell, trial, failed=why))
+        fatal = isinstance(error, FairwayError) and (not isinstance(error, UsageError) or not _succeeded(study))
+        if fatal or not isinstance(error, catch):
             raise
-        logger.warning("trial %d failed: %s", trial.number, _describe(error), exc_info=error)
+        logger.warning("trial %d failed: %s", trial.number, why, exc_info=error)
         return error
     return None
+
+
+def _succeeded(study: Study) -> bool:
+    counts = study.counts
+    return counts["completed"] + counts["stopped"] > 0
+
+
+def _write_down(write: Callable[..., None], *what: str) -> None:
+    """Write what can still be written, while another error is on its way to the user."""
+    try:
+        write(*what)
+    except FairwayError as error:
+        logger.warning("%s", error)
+
+
+class _Limits:
+    """The moments at which a run, and each of its trials, is over."""
+
+    def __init__(self, study: Study, timeout: float | None, trial_timeout: float | None) -> None:
+        self._clock = study._clock.ns
+        seconds = math.inf if timeout is None else positive(timeout, "timeout", what="number of seconds")
+        self._each = math.inf
+        if trial_timeout is not None:
+            self._each = positive(trial_timeout, "trial_timeout", what="number of seconds")
+        self._end = self._clock() + seconds * 1e9
+        self.reason = f"the timeout of {seconds:g} s has passed"
+
+    def passed(self) -> bool:
+        return self._clock() >= self._end
+
+    def impose(self, trial: Trial) -> None:
+        own = self._clock() + self._each * 1e9
+        late = f"longer than trial_timeout={self._each:g} s"
+        trial._deadline, trial._overtime = min((self._end, self.reason), (own, late))
 
 
 def _metrics(study: Study, trial: Trial, result: Any) -> Mapping[str, Any] | None:
@@ -89,38 +145,14 @@ def _metrics(study: Study, trial: Trial, result: Any) -> Mapping[str, Any] | Non
     if isinstance(result, Mapping):
         return result
     metrics = study.problem.metrics
-    if isinstance(result, Real) and len(metrics) == 1:
+    if is_number(result) and len(metrics) == 1:
         return {metrics[0]: float(result)}
     raise UsageError(
         f"the function returned {result!r}: a dict with {', '.join(metrics)} is expected, or reports on the way"
     )
 
 
-def _nearest(deadline: int | None, timeout: float | None, trial_timeout: float | None) -> tuple[float, str]:
-    """The moment at which a trial's next report ends it, with the reason."""
-    ends: list[tuple[float, str]] = [(math.inf, "")]
-    if deadline is not None:
-        ends.append((deadline, f"the study's timeout of {timeout:g} s has passed"))
-    if trial_timeout is not None:
-        ends.append(
-            (time.perf_counter_ns() + int(trial_timeout * 1e9), f"longer than trial_timeout={trial_timeout:g} s")
-        )
-    return min(ends)
-
-
-def _describe(error: BaseException | None) -> str:
+def _describe(error: BaseException) -> str:
     notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
     text = str(error)
     return f"{type(error).__name__}: {text}{notes}" if text else f"{type(error).__name__}{notes}"
-
-
-def _check(function: object, trials: int | None, timeout: float | None, trial_timeout: float | None) -> None:
-    if not callable(function):
-        raise UsageError(f"optimize({function!r}): a function that takes a trial is expected")
-    if trials is None and timeout is None:
-        raise UsageError("optimize: say when to end, with trials=, timeout= or both")
-    if trials is not None and (isinstance(trials, bool) or not isinstance(trials, int) or trials < 1):
-        raise UsageError(f"trials={trials!r}: a whole number of at least 1 is expected")
-    for name, seconds in (("timeout", timeout), ("trial_timeout", trial_timeout)):
-        if seconds is not None and not (isinstance(seconds, Real) and seconds > 0):
-            raise UsageError(f"{name}={seconds!r}: a positive number of seconds is expected")

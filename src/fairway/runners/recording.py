@@ -42,14 +42,18 @@ class Recording:
 
     def __post_init__(self) -> None:
         n, rows = len(self.config), len(self.seconds)
-        if not n or self.config.shape != (n, len(self.space)):
-            raise UsageError(f"a recording's config has shape {self.config.shape}: (n, {len(self.space)}) is expected")
-        if len(self.total_steps) != n or len(self.offset) != n + 1 or self.offset[-1] != rows:
+        if not n or np.shape(self.config) != (n, len(self.space)):
+            raise UsageError(
+                f"a recording's config has shape {np.shape(self.config)}: (n, {len(self.space)}) is expected"
+            )
+        if len(self.total_steps) != n or len(self.offset) != n + 1 or (self.offset[0], self.offset[-1]) != (0, rows):
             raise UsageError(
                 "a recording's total_steps, offset and seconds do not belong together; see Recording's layout"
             )
-        if (np.diff(self.offset) < 1).any():
-            raise UsageError("a recording has a configuration without a single recorded step")
+        if (np.diff(self.offset) < 1).any() or (np.asarray(self.total_steps) < 1).any():
+            raise UsageError("a recording has a configuration without a single step")
+        if not (np.isfinite(self.seconds) & (np.asarray(self.seconds) >= 0)).all():
+            raise UsageError("a recording has steps whose seconds are negative or not finite")
         for name, column in self.metrics.items():
             if len(column) != rows:
                 raise UsageError(f"a recording's metric {name!r} has {len(column)} rows where seconds has {rows}")
@@ -63,7 +67,7 @@ class Recording:
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, EOFError) as error:
             raise UsageError(f"{path}: no recording that can be read ({error})") from error
         missing = [name for name in _LAYOUT if name not in arrays]
         if missing:
@@ -89,6 +93,11 @@ class Recording:
         return {name: int(value) if is_whole else value for name, value, is_whole in pairs}
 
     @cached_property
+    def index(self) -> dict[tuple[tuple[str, Value], ...], int]:
+        """Every configuration by the `key` of its parameters."""
+        return {key(self.params(k)): k for k in range(len(self))}
+
+    @cached_property
     def x(self) -> NDArray[np.float64]:
         """Every configuration as a point of the unit cube, (n, d)."""
         return np.array([self.space.encode(self.params(k)) for k in range(len(self))])
@@ -102,6 +111,11 @@ class Recording:
         """A metric of configuration k at a step; flat past its recorded end."""
         row = self.row(k, step)
         return float(self.metrics[metric][self.offset[k + 1] - 1 if row is None else row])
+
+
+def key(params: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
+    """A configuration as something to look up."""
+    return tuple(params.items())
 
 
 def _space(arrays: Mapping[str, NDArray[np.generic]]) -> Space:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fairway.checks import is_finite, positive, whole
 from fairway.clock import VirtualClock, WallClock
 from fairway.errors import UsageError
-from fairway.runners.recording import Recording
+from fairway.runners.recording import Recording, key
 from fairway.seeds import stream
 from fairway.space import Value
 
@@ -52,7 +53,8 @@ def simulate(
     """Run a study on a recording in virtual time, until the budget (seconds) is spent or the recording is used up.
 
     The sampler proposes, and the nearest recorded configuration not yet run is trained; `Random` draws uniformly from
-    those left. `constraint_price` is the price of one check in mean steps, one number or one for each constraint.
+    those left. `constraint_price` is the price of one check in mean steps, one number or one for each constraint. A
+    second call on the same study goes on with what was not run yet.
 
     >>> import fairway as fw, numpy as np
     >>> recording = fw.Recording(
@@ -72,45 +74,41 @@ class _Simulator:
     def __init__(
         self, study: Study, recording: Recording, workers: int, budget: float, price: float | Mapping[str, float]
     ) -> None:
-        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-            raise UsageError(f"workers={workers!r}: a whole number of at least 1 is expected")
-        if not budget > 0:
-            raise UsageError(f"budget={budget!r}: a positive number of virtual seconds is expected")
+        self.study, self.recording = study, recording
+        self.workers = whole(workers, "workers")
+        self.budget = positive(budget, "budget", what="number of virtual seconds")
         for metric in study.problem.metrics:
             if metric not in recording.metrics:
                 raise UsageError(f"the recording has no metric {metric!r}; it has {', '.join(recording.metrics)}")
         if dict(study.space) != dict(recording.space):
             raise UsageError("the study's space is not the recording's; build the study with recording.space")
-        self.study, self.recording, self.workers = study, recording, workers
-        self.budget_ns = int(budget * 1e9)
-        self.budget = budget
-        names = [constraint.metric for constraint in study.problem.constraints]
-        self.prices = dict(price) if isinstance(price, Mapping) else dict.fromkeys(names, float(price))
-        for name in names:
-            if not self.prices.get(name, -1.0) >= 0:
-                raise UsageError(f"constraint_price={price!r}: a price of at least 0 is expected for {name!r}")
+        self.prices = _prices(price, [constraint.metric for constraint in study.problem.constraints])
         self.clock = VirtualClock()
-        self.x = recording.x
-        self.left = list(range(len(recording)))
+        run = {key(trial.params) for trial in study.trials}
+        self.left = [k for k in range(len(recording)) if key(recording.params(k)) not in run]
+        for params in study._ledger.queue:
+            self._find(params)
+        self.trials: dict[int, Trial] = {}  # running
         self.events: list[tuple[int, int, Trial, int, Any]] = []
         self.scheduled = 0
         self.best_at: int | None = None
 
     def run(self) -> Simulation:
-        study, idle = self.study, 0
+        study, end = self.study, self.budget * 1e9
         study._clock = self.clock
         try:
             for _ in range(self.workers):
-                idle += not self._start()
-            while self.events and self.events[0][0] <= self.budget_ns:
+                self._start()
+            while self.events and self.events[0][0] <= end:
                 self.clock.now, _, trial, k, observation = heapq.heappop(self.events)
                 if not self._advance(trial, k, observation):
-                    idle += not self._start()
-            used_up = idle > 0 and not self.events
-            self.clock.now = self.clock.now if used_up else self.budget_ns
-            ended = "the recording is used up" if used_up else f"the budget of {self.budget:g} s is spent"
-            for trial in list(study._running.values()):
-                trial._stop = ended
+                    del self.trials[trial.number]
+                    self._start()
+            if self.events:
+                self.clock.now = int(end)
+            ended = f"the budget of {self.budget:g} s is spent" if self.events else "the recording is used up"
+            for trial in self.trials.values():
+                trial._cut, trial._candidate = ended, None  # what finishes after the budget does not count
                 study.tell(trial)
             study._end(ended)
         finally:
@@ -119,31 +117,29 @@ class _Simulator:
         share = 1 - len(self.left) / len(self.recording)
         return Simulation(seconds=self.clock.now / 1e9, best_after=best_after, share_used=share, ended=ended)
 
-    def _start(self) -> bool:
-        """Begin a trial with a recorded configuration that was not run yet; False if none is left."""
-        if not self.left and not self.study._ledger.queue:
-            return False
-        chosen: list[int] = []
+    def _start(self) -> None:
+        """Begin a trial with a recorded configuration that was not run yet, if one is left."""
+        if not self.left:
+            return
 
         def propose(number: int) -> Mapping[str, Value]:
             rng = stream(self.study.seed, number, "sampler")
-            place = self.study.sampler.choose(self.study.history, self.x[self.left], rng)
-            chosen[:] = [self.left[place]]
-            return self.recording.params(chosen[0])
+            place = self.study.sampler.choose(self.study.history, self.recording.x[self.left], rng)
+            return self.recording.params(self.left[place])
 
         trial = self.study._ask(propose)
-        k = chosen[0] if chosen else self._find(trial.params)
+        k = self._find(trial.params)
         self.left.remove(k)
+        self.trials[trial.number] = trial
         trial._begin(int(self.recording.total_steps[k]))
         self._train(trial, k)
-        return True
 
     def _find(self, params: Mapping[str, Value]) -> int:
-        """The recorded configuration that was enqueued."""
-        for k in self.left:
-            if self.recording.params(k) == params:
-                return k
-        raise UsageError(f"the recording has no configuration {params!r} left; enqueue one of recording.params(k)")
+        """The recorded configuration, not yet run, with these parameters."""
+        k = self.recording.index.get(key(params))
+        if k is None or k not in self.left:
+            raise UsageError(f"the recording has no configuration {params!r} left; enqueue one of recording.params(k)")
+        return k
 
     def _schedule(self, at: int, trial: Trial, k: int, observation: Any) -> None:
         self.scheduled += 1  # breaks ties in the order of scheduling
@@ -167,15 +163,15 @@ class _Simulator:
             if self.clock.now > began:
                 self._schedule(self.clock.now, trial, k, observation)
                 return True
-        decision = trial._settle(*observation)
+        decision = trial._settle(observation)
         if decision.best:
             self.best_at = self.clock.now
-        if not decision.stop and trial._last < (trial._total or 0):
+        if not decision.stop and not observation.last:
             self._train(trial, k)
             return True
-        revisited = trial._look_back()
-        if revisited is not None:
-            self._schedule(self.clock.now, trial, k, revisited)
+        late = trial._look_back()
+        if late is not None:
+            self._schedule(self.clock.now, trial, k, late)
             return True
         self.study.tell(trial)
         return False
@@ -193,3 +189,14 @@ class _Simulator:
             return self.recording.at(name, k, step)
 
         return check
+
+
+def _prices(price: float | Mapping[str, float], names: list[str]) -> dict[str, float]:
+    prices = dict(price) if isinstance(price, Mapping) else dict.fromkeys(names, price)
+    for name in prices:
+        if name not in names:
+            raise UsageError(f"constraint_price: {name!r} is no constraint of this study; it has {', '.join(names)}")
+    for name in names:
+        if not is_finite(prices.get(name)) or prices[name] < 0:
+            raise UsageError(f"constraint_price={price!r}: a price of at least 0 is expected for {name!r}")
+    return prices

@@ -7,12 +7,13 @@ trial the worst of all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from fairway.checks import fraction, whole
 from fairway.errors import UsageError
 from fairway.problem import Problem
-from fairway.stoppers.stopper import Interval, Stopper, StopperState, check_count, check_fraction
+from fairway.stoppers.stopper import Interval, Stopper, StopperState
 from fairway.stoppers.strata import Strata
 
 
@@ -25,7 +26,7 @@ class ACE(Stopper):
 
     >>> import fairway as fw
     >>> fw.ACE(truncation=0.5, tolerance="hard")
-    ACE(truncation=0.5, interval='adaptive', skip=True, tolerance='hard', grace=1)
+    ACE(interval='adaptive', skip=True, truncation=0.5, tolerance='hard', grace=1)
     >>> fw.ACE(truncation=25)
     Traceback (most recent call last):
         ...
@@ -33,15 +34,14 @@ class ACE(Stopper):
     """
 
     truncation: float = 0.25
-    interval: Interval = "adaptive"
-    skip: bool = True
-    tolerance: Literal["soft", "hard"] = "soft"
-    grace: int = 1
+    interval: Interval = field(default="adaptive", kw_only=True)
+    tolerance: Literal["soft", "hard"] = field(default="soft", kw_only=True)
+    grace: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_fraction(self, "truncation")
-        check_count(self, "grace")
+        fraction(self.truncation, "truncation")
+        whole(self.grace, "grace")
         if self.tolerance not in ("soft", "hard"):
             raise UsageError(f"tolerance={self.tolerance!r}: 'soft' or 'hard' is expected")
 

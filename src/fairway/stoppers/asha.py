@@ -7,12 +7,11 @@ the ACE paper's Appendix E: ranks within strata, and constraints paid for at run
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
-from fairway.errors import UsageError
+from fairway.checks import flag, whole
 from fairway.problem import Problem
-from fairway.ranks import DUST, Ranks
-from fairway.stoppers.stopper import Interval, Stopper, StopperState, check_count
+from fairway.stoppers.stopper import Stopper, StopperState
 from fairway.stoppers.strata import Strata
 
 
@@ -20,31 +19,36 @@ from fairway.stoppers.strata import Strata
 class ASHA(Stopper):
     """Keeps the best 1/`reduction` at each rung; blind to constraints unless `strata` is set.
 
+    The first rung is at step `grace`; no trial is trained beyond `max_steps`.
+
     >>> import fairway as fw
     >>> fw.ASHA(reduction=3, strata=True, interval="adaptive", skip=False).stop_probability
     0.6666666666666667
     """
 
     reduction: int = 4
+    _: KW_ONLY
     grace: int = 1
     max_steps: int | None = None
     strata: bool = False
-    interval: Interval = 1
-    skip: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self, "reduction")
-        check_count(self, "grace")
-        if self.reduction == 1:
-            raise UsageError("reduction=1: at least 2 is expected, or nothing would ever stop")
+        whole(self.reduction, "reduction", least=2)
+        whole(self.grace, "grace")
+        flag(self.strata, "strata")
         if self.max_steps is not None:
-            check_count(self, "max_steps")
+            whole(self.max_steps, "max_steps")
 
     @property
     def stop_probability(self) -> float:
         """A rung ends all but one in `reduction`."""
         return 1 - 1 / self.reduction
+
+    @property
+    def longest(self) -> int | None:
+        """No trial is trained beyond `max_steps`."""
+        return self.max_steps
 
     def start(self, problem: Problem) -> StopperState:
         """A fresh state."""
@@ -53,12 +57,11 @@ class ASHA(Stopper):
 
 
 class _ASHAState(StopperState):
-    __slots__ = ("_config", "_next", "_ranks", "_strata")
+    __slots__ = ("_config", "_next", "_strata")
 
     def __init__(self, config: ASHA) -> None:
         self._config = config
         self._strata = Strata()
-        self._ranks: dict[int, Ranks] = {}
         self._next: dict[int, int] = {}  # by trial: the rung it has not reached yet
 
     def due(self, number: int, step: int) -> bool:
@@ -66,24 +69,15 @@ class _ASHAState(StopperState):
 
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
         config = self._config
-        if config.max_steps is not None and step >= config.max_steps:
-            return f"max_steps={config.max_steps} reached"
         upper = self._next.get(number, config.grace)
         if step < upper:
             return None
         while upper <= step:
             rung, upper = upper, upper * config.reduction
         self._next[number] = upper
-        n = self._place(rung, loss, violation)
+        stratum = violation if config.strata else None  # blind to constraints: one stratum for all
+        n = self._strata.among_worst(config.stop_probability, rung, loss, stratum)
         return f"not in the best 1/{config.reduction} of {n} at step {rung}" if n else None
-
-    def _place(self, rung: int, loss: float, violation: float | None) -> int:
-        share = self._config.stop_probability
-        if self._config.strata:
-            return self._strata.among_worst(share, rung, loss, violation)
-        ranks = self._ranks.setdefault(rung, Ranks())
-        rank, n = ranks.add(loss), len(ranks)
-        return n if rank <= share * n + DUST else 0
 
     def finish(self, number: int, *, completed: bool) -> None:
         del completed

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fairway.checks import whole
 from fairway.problem import Problem
 from fairway.ranks import Ranks
-from fairway.stoppers.stopper import Interval, Stopper, StopperState, check_count
+from fairway.stoppers.stopper import Stopper, StopperState
 
 
 @dataclass(frozen=True)
@@ -15,18 +16,16 @@ class HalfAt(Stopper):
 
     >>> import fairway as fw
     >>> fw.HalfAt(7, after=40)
-    HalfAt(step=7, after=40, interval=1, skip=True)
+    HalfAt(interval=1, skip=True, step=7, after=40)
     """
 
     step: int = 7
     after: int = 40
-    interval: Interval = 1
-    skip: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self, "step")
-        check_count(self, "after")
+        whole(self.step, "step")
+        whole(self.after, "after", least=0)
 
     @property
     def stop_probability(self) -> float:

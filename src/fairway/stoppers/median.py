@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from fairway.checks import whole
 from fairway.problem import Problem
 from fairway.ranks import Ranks
-from fairway.stoppers.stopper import Interval, Stopper, StopperState, check_count
+from fairway.stoppers.stopper import Stopper, StopperState
 
 
 @dataclass(frozen=True)
@@ -19,18 +20,16 @@ class Median(Stopper):
 
     >>> import fairway as fw
     >>> fw.Median(grace=10)
-    Median(grace=10, min_trials=5, interval=1, skip=True)
+    Median(interval=1, skip=True, grace=10, min_trials=5)
     """
 
     grace: int = 1
     min_trials: int = 5
-    interval: Interval = 1
-    skip: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self, "grace")
-        check_count(self, "min_trials")
+        whole(self.grace, "grace")
+        whole(self.min_trials, "min_trials")
 
     @property
     def stop_probability(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fairway.problem import Problem
-from fairway.stoppers.stopper import Interval, Stopper, StopperState
+from fairway.stoppers.stopper import Stopper, StopperState
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,6 @@ class Never(Stopper):
     >>> fw.Never(interval="end")
     Never(interval='end', skip=True)
     """
-
-    interval: Interval = 1
-    skip: bool = True
 
     @property
     def stop_probability(self) -> float:

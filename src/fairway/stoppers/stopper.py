@@ -7,9 +7,10 @@ storage or a clock. Folding is independent of the order in which different trial
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal, TypeAlias
 
+from fairway.checks import flag, whole
 from fairway.errors import UsageError
 from fairway.problem import Problem
 
@@ -17,7 +18,13 @@ Interval: TypeAlias = int | Literal["end", "adaptive"]
 
 
 class StopperState(ABC):
-    """What a stopper remembers of a study. O(log n) a report."""
+    """What a stopper remembers of a study. O(log n) a report.
+
+    >>> import fairway as fw
+    >>> state = fw.ACE(truncation=0.5).start(fw.Problem(fw.Minimize("loss")))
+    >>> state.judge(0, 1, 0.3, 0.0), state.judge(1, 1, 0.7, 0.0)
+    (None, 'worst 50% of 2 at step 1')
+    """
 
     @abstractmethod
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
@@ -35,49 +42,38 @@ class StopperState(ABC):
 
 @dataclass(frozen=True)
 class Stopper(ABC):
-    """When to stop a trial, and when its constraints are paid for.
+    """When to stop a trial, and when its constraints are paid for: the base of `ACE`, `ASHA` and the others.
 
     `interval` is every how many steps: a number, "end" (once, when training ends) or "adaptive" (Theorem 1 of ACE);
     `skip` pays only while the objective is at least as good as the best feasible one.
+
+    >>> import fairway as fw
+    >>> isinstance(fw.ACE(), fw.Stopper), fw.ASHA().interval, fw.ASHA().skip
+    (True, 1, True)
     """
 
+    _: KW_ONLY
+    interval: Interval = 1
+    skip: bool = True
+
     def __post_init__(self) -> None:
-        interval = self.interval
-        if interval not in ("end", "adaptive") and not (_is_count(interval)):
-            raise UsageError(f"interval={interval!r}: a whole number of at least 1, 'end' or 'adaptive' is expected")
-
-    @property
-    @abstractmethod
-    def interval(self) -> Interval: ...
-
-    @property
-    @abstractmethod
-    def skip(self) -> bool: ...
+        flag(self.skip, "skip")
+        if isinstance(self.interval, str):
+            if self.interval not in ("end", "adaptive"):
+                raise UsageError(f"interval={self.interval!r}: a whole number, 'end' or 'adaptive' is expected")
+        else:
+            object.__setattr__(self, "interval", whole(self.interval, "interval"))
 
     @property
     @abstractmethod
     def stop_probability(self) -> float:
         """The chance that a check ends a trial: p in Theorem 1."""
 
+    @property
+    def longest(self) -> int | None:
+        """The most steps a trial may take; None: as many as it likes."""
+        return None
+
     @abstractmethod
     def start(self, problem: Problem) -> StopperState:
         """A fresh state for a study of this problem."""
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def check_count(stopper: Stopper, name: str) -> None:
-    """Refuse a field that is no whole number of at least 1."""
-    value = getattr(stopper, name)
-    if not _is_count(value):
-        raise UsageError(f"{name}={value!r}: a whole number of at least 1 is expected")
-
-
-def check_fraction(stopper: Stopper, name: str) -> None:
-    """Refuse a field that is no fraction strictly between 0 and 1."""
-    value = getattr(stopper, name)
-    if isinstance(value, bool) or not isinstance(value, float | int) or not 0 < value < 1:
-        hint = f"; did you mean {value / 100:g}?" if isinstance(value, float | int) and 1 < value < 100 else ""  # noqa: PLR2004
-        raise UsageError(f"{name}={value!r}: a fraction between 0 and 1 is expected{hint}")

@@ -12,9 +12,6 @@ from fairway.events import Event
 class Log(Protocol):
     """One study's events."""
 
-    def join(self) -> int:
-        """A number for one more worker that writes here, different from every other's."""
-
     def append(self, events: Sequence[Event], *, at: int | None = None) -> int | None:
         """Append all or nothing and return the new length; None, with nothing appended, if the length is not `at`.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fairway.events import Event, Reported, Told
+from fairway.events import Event
 
 
 class MemoryLog:
@@ -12,13 +12,6 @@ class MemoryLog:
 
     def __init__(self) -> None:
         self._events: list[Event] = []
-        self._workers = 0
-
-    def join(self) -> int:
-        """A number for one more worker that writes here."""
-        written = (event.worker + 1 for event in self._events if isinstance(event, Reported | Told))
-        self._workers = max(self._workers, *written, 0) + 1
-        return self._workers - 1
 
     def append(self, events: Sequence[Event], *, at: int | None = None) -> int | None:
         """Append all or nothing and return the new length; None if the length is not `at`."""
