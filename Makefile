@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DATA ?=
+DATA ?= $(FAIRWAY_CREDIT_CURVES)
 
 .PHONY: demo test lint bench papers clean
 
@@ -31,7 +31,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m bench.speed
 
 papers: $(VENV)/.bench
-	$(BIN)/python -m bench.papers.ace_curves --data "$(DATA)"
+	$(BIN)/python -m bench.papers.ace_curves $(if $(DATA),--data "$(DATA)")
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

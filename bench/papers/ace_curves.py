@@ -10,6 +10,7 @@ on where it was.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import platform
@@ -30,7 +31,7 @@ LIMIT = 0.25
 WORKERS = 4
 BUDGETS = (10.0, 20.0)
 PRICES = (0.04, 1.94, 24.0)
-METHODS: dict[str, fw.stoppers.stopper.Stopper] = {
+METHODS: dict[str, fw.Stopper] = {
     "Never": fw.Never(),
     "ASHA": fw.ASHA(),
     "ASHA strata": fw.ASHA(strata=True, interval="adaptive"),
@@ -116,6 +117,14 @@ def run_all(path: str, seeds: int, processes: int, kept: Path) -> list[dict[str,
     return [done[job[1:]] for job in jobs]
 
 
+def _digest(data: str) -> str:
+    """A name for the runs of this code on this data: what an older state of either measured is not taken up."""
+    digest = hashlib.sha256(Path(data).read_bytes())
+    for file in sorted(Path(fw.__file__).parent.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def _key(row: dict[str, Any]) -> tuple[str, float, float, int]:
     return row["method"], row["budget"], row["price"], row["seed"]
 
@@ -188,7 +197,7 @@ def main() -> None:
             2, "ace_curves: it needs the recorded curves; pass --data credit.npz or set FAIRWAY_CREDIT_CURVES\n"
         )
     _, best = load(options.data)
-    kept = Path("bench/out") / f"ace_curves-{fw.__version__}-{Path(options.data).stat().st_size}.jsonl"
+    kept = Path("bench/out") / f"ace_curves-{_digest(options.data)}.jsonl"
     rows = run_all(options.data, options.seeds, options.processes, kept)
     text = report(rows, options.seeds, best)
     options.out.mkdir(parents=True, exist_ok=True)

@@ -148,14 +148,18 @@ class Study:
             self._close(trial, "failed", str(failed))
             return
         if metrics is not None or named:
-            trial._report(metrics, None, None, named, final=True)
+            trial._final = True
+            try:
+                trial.report(metrics, **named)  # type: ignore[arg-type]
+            finally:
+                trial._final = False
         self._finish(trial)
 
     def _finish(self, trial: Trial) -> None:
         """End a trial that has reported all it will."""
         late = trial._look_back()
         if late is not None:
-            trial._settle(late)
+            trial._settle(*late)
         if trial._failure:
             self._close(trial, "failed", trial._failure)
         elif not trial._last:

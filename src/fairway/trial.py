@@ -59,17 +59,9 @@ class _Candidate(NamedTuple):
     checkpoint: Any
 
 
-class _Observation(NamedTuple):
-    """What one report measured, on its way to the referee."""
-
-    step: int
-    objective: float
-    loss: float
-    values: Sequence[float | None]
-    prices: Sequence[int]
-    violation: float | None
-    train_ns: int
-    last: bool  # nothing is left of the trial that could be stopped
+# What one report measured, on its way to the referee: step, objective, loss, values, prices, violation, train_ns, and
+# whether it is the last, so that nothing is left to stop. A plain tuple: one is made at every report.
+_Observation: TypeAlias = tuple[int, float, float, Sequence[float | None], Sequence[int], float | None, int, bool]
 
 
 class Trial:
@@ -93,6 +85,7 @@ class Trial:
         "_cut",
         "_deadline",
         "_failure",
+        "_final",
         "_flushed",
         "_go_on",
         "_last",
@@ -137,6 +130,7 @@ class Trial:
         self._unpaid = None if self._constraint else 0.0  # the violation of a report that pays for nothing
         self._status: Status = "running"
         self._verdict = ""  # why the stopper ended it
+        self._final = False  # what is reported now is the last of it
         self._cut = ""  # why something else ended it before it was done: a timeout, the end of a simulation
         self._failure = ""
         self._deadline: float = math.inf  # by the clock; a report after it cuts the trial
@@ -197,25 +191,14 @@ class Trial:
         change (a path, a copy, a round), not the model itself. A mapping may be passed for metrics whose names are no
         Python identifiers.
         """
-        return self._report(metrics, step, checkpoint, named)
-
-    def _report(
-        self,
-        metrics: Mapping[str, Given] | None,
-        step: int | None,
-        checkpoint: Any,
-        named: dict[str, Given],
-        *,
-        final: bool = False,
-    ) -> Decision:
-        observation = self._observe(metrics, step, checkpoint, named, final=final)
+        observation = self._observe(metrics, step, checkpoint, named)
         if observation is None:
             return Decision(stop=True, reason=self._failure, interval=self._pace.interval, best=False)
-        decision = self._settle(observation)
-        if self._candidate is not None and observation.last:
+        decision = self._settle(*observation)
+        if self._candidate is not None and (self._final or self._last == self._pace.total):
             late = self._look_back()
             if late is not None:
-                self._settle(late)
+                self._settle(*late)
         return decision
 
     def note(self, **jsonable: Any) -> None:
@@ -241,8 +224,6 @@ class Trial:
         step: int | None,
         checkpoint: Any,
         named: dict[str, Given],
-        *,
-        final: bool = False,
     ) -> _Observation | None:
         """Measure: the objective, what it cost, and those constraints that are worth their price; None: it failed."""
         now = self._clock()
@@ -251,7 +232,7 @@ class Trial:
         if metrics is not None:
             named = self._joined(metrics, named)
         if step is None:
-            step = self._last + 1 if final or not self._step else self._step
+            step = self._last + 1 if self._final or not self._step else self._step
         elif type(step) is not int:
             step = whole(step, "step")
         total = self._pace.total
@@ -277,16 +258,14 @@ class Trial:
         train_ns = now - self._mark
         if self._begun < 0:
             self._begin(None)
-        last = final or step == total
+        last = self._final or step == total
         referee = self._referee
         if self._pace.interval == 1:
-            pay = lazy > 0 and referee.worth(self.number, step, loss)
+            pay = lazy > 0 and loss <= referee.bar and referee.worth(self.number, step, loss)
         else:
             pay = self._is_due(_Candidate(step, objective, loss, named if lazy else {}, checkpoint), last=last)
         if not pay and lazy == len(named) == len(self._constraint):
-            return _Observation(
-                step, objective, loss, referee.unmeasured, referee.all_saved, self._unpaid, train_ns, last
-            )
+            return step, objective, loss, referee.unmeasured, referee.all_saved, self._unpaid, train_ns, last
         return self._measure(_Candidate(step, objective, loss, named, checkpoint), train_ns, pay=pay, last=last)
 
     def _is_due(self, report: _Candidate, *, last: bool) -> bool:
@@ -334,7 +313,7 @@ class Trial:
                 except Exception as error:
                     error.add_note(f"raised by constraint {name!r} of trial {self.number} at step {step}")
                     prices[i] = ABSENT
-                    self._settle(_Observation(step, objective, loss, values, prices, None, train_ns, last))
+                    self._settle(step, objective, loss, values, prices, None, train_ns, last)
                     raise
                 finally:
                     self._paying = False
@@ -342,16 +321,26 @@ class Trial:
                 if feasibility.excess(constraints[i], value):
                     break
         violation = feasibility.violation(constraints, values)
-        return _Observation(step, objective, loss, values, prices, violation, train_ns, last)
+        return step, objective, loss, values, prices, violation, train_ns, last
 
-    def _settle(self, observation: _Observation) -> Decision:
+    def _settle(
+        self,
+        step: int,
+        objective: float,
+        loss: float,
+        values: Sequence[float | None],
+        prices: Sequence[int],
+        violation: float | None,
+        train_ns: int,
+        last: bool,
+    ) -> Decision:
         """Have the referee rule on what was measured."""
-        step, objective, loss, values, prices, violation, train_ns, last = observation
         referee = self._referee
         with referee.lock:
             verdict, best = referee.rule(self.number, step, loss, violation, values, prices, train_ns)
             self._rows.append((referee.acts, step, objective, train_ns, values, prices))
-        self._last = max(self._last, step)
+        if step > self._last:  # noqa: PLR1730 - a third of max's time
+            self._last = step
         self._mark = now = self._clock()
         if not last:
             if verdict is not None:

@@ -163,10 +163,10 @@ class _Simulator:
             if self.clock.now > began:
                 self._schedule(self.clock.now, trial, k, observation)
                 return True
-        decision = trial._settle(observation)
+        decision = trial._settle(*observation)
         if decision.best:
             self.best_at = self.clock.now
-        if not decision.stop and not observation.last:
+        if not decision.stop and trial._last != trial._pace.total:
             self._train(trial, k)
             return True
         late = trial._look_back()
