@@ -192,7 +192,7 @@ class Study:
 
         `function` trains in a loop and reports, or returns its metrics (or, without constraints, one number). An
         exception in `catch` fails its trial and the study goes on, unless nothing has ever succeeded. `timeout` and
-        `trial_timeout` (seconds) end a trial at its next report. `progress`: a live line; by default in a terminal.
+        `trial_timeout` (seconds) end a trial at its next report. `progress`: live lines; by default in a terminal.
         Ctrl-C ends the run; what was told is kept.
         """
         local.run(

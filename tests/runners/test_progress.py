@@ -18,12 +18,12 @@ study.optimize(lambda trial: {"auc": trial.params["x"], "eod": 0.1}, trials=20)
 
 def test_progress_tells_trials_stops_and_why_the_best_and_the_checks(make_study):
     study = make_study(fw.ACE(interval=1, tolerance="hard"))
-    assert describe(study, 5, 0.0) == ["0/5 trials in 0 s", "nothing feasible yet; checks 0 paid, 0 saved"]
+    assert describe(study, 5, 0.0) == ["0/5 trials in 0 s", "nothing feasible yet; checks 0 paid, 0 saved; seed 0"]
     run_curves(study, [[(0.7, {"eod": 0.1})], [(0.6, {"eod": 0.9}), (0.9, {"eod": 0.5}), (0.9, {"eod": 0.5})]])
     study.ask()
     assert describe(study, None, 12.3) == [
         "2 trials in 12 s, 1 running, 1 completed, 1 stopped",
-        "best auc 0.7, eod 0.1; checks 2 paid, 1 saved",
+        "best auc 0.7, eod 0.1; checks 2 paid, 1 saved; seed 0",
         "last stop: trial 1: eod 0.5 > 0.25, violated at step 2 under hard tolerance",
     ]
 

@@ -17,7 +17,7 @@ _PLAIN_SECONDS = 5.0  # between lines where nobody watches live
 
 @contextmanager
 def show(study: Study, goal: int | None, wanted: bool | None) -> Iterator[None]:
-    """Show progress inside the block: two live lines in a terminal, a plain line every few seconds elsewhere.
+    """Show progress inside the block: a few live lines in a terminal, a plain line every few seconds elsewhere.
 
     `goal` is how many trials there will be; `wanted` None: only in a terminal.
     """
@@ -72,4 +72,5 @@ def describe(study: Study, goal: int | None, seconds: float) -> list[str]:
         state = ["best " + ", ".join(f"{name} {value:.4g}" for name, value in best.metrics.items())]
     if study.problem.constraints:
         state.append(f"checks {sum(referee.checks):,} paid, {sum(referee.saved):,} saved")
+    state.append(f"seed {study.seed}")
     return [", ".join(tally), "; ".join(state)] + ([f"last stop: {study.last_stop}"] if study.last_stop else [])

@@ -95,7 +95,10 @@ class Recording:
     @cached_property
     def index(self) -> dict[tuple[tuple[str, Value], ...], int]:
         """Every configuration by the `key` of its parameters."""
-        return {key(self.params(k)): k for k in range(len(self))}
+        index = {key(self.params(k)): k for k in range(len(self))}
+        if len(index) < len(self):
+            raise UsageError(f"a recording lists {len(self) - len(index)} of its configurations more than once")
+        return index
 
     @cached_property
     def x(self) -> NDArray[np.float64]:

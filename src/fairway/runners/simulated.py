@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fairway.checks import is_finite, positive, whole
 from fairway.clock import VirtualClock, WallClock
 from fairway.errors import UsageError
@@ -84,8 +86,9 @@ class _Simulator:
             raise UsageError("the study's space is not the recording's; build the study with recording.space")
         self.prices = _prices(price, [constraint.metric for constraint in study.problem.constraints])
         self.clock = VirtualClock()
-        run = {key(trial.params) for trial in study.trials}
-        self.left = [k for k in range(len(recording)) if key(recording.params(k)) not in run]
+        self.left = np.ones(len(recording), bool)  # not run yet
+        for trial in study.trials:
+            self.left[recording.index.get(key(trial.params), [])] = False
         for params in study._ledger.queue:
             self._find(params)
         self.trials: dict[int, Trial] = {}  # running
@@ -114,22 +117,22 @@ class _Simulator:
         finally:
             study._clock = WallClock()
         best_after = None if self.best_at is None else self.best_at / 1e9
-        share = 1 - len(self.left) / len(self.recording)
+        share = 1 - float(self.left.mean())
         return Simulation(seconds=self.clock.now / 1e9, best_after=best_after, share_used=share, ended=ended)
 
     def _start(self) -> None:
         """Begin a trial with a recorded configuration that was not run yet, if one is left."""
-        if not self.left:
+        if not self.left.any():
             return
 
         def propose(number: int) -> Mapping[str, Value]:
-            rng = stream(self.study.seed, number, "sampler")
-            place = self.study.sampler.choose(self.study.history, self.recording.x[self.left], rng)
-            return self.recording.params(self.left[place])
+            rng, left = stream(self.study.seed, number, "sampler"), np.flatnonzero(self.left)
+            place = self.study.sampler.choose(self.study.history, self.recording.x[left], rng)
+            return self.recording.params(int(left[place]))
 
         trial = self.study._ask(propose)
         k = self._find(trial.params)
-        self.left.remove(k)
+        self.left[k] = False
         self.trials[trial.number] = trial
         trial._begin(int(self.recording.total_steps[k]))
         self._train(trial, k)
@@ -137,7 +140,7 @@ class _Simulator:
     def _find(self, params: Mapping[str, Value]) -> int:
         """The recorded configuration, not yet run, with these parameters."""
         k = self.recording.index.get(key(params))
-        if k is None or k not in self.left:
+        if k is None or not self.left[k]:
             raise UsageError(f"the recording has no configuration {params!r} left; enqueue one of recording.params(k)")
         return k
 
