@@ -229,6 +229,17 @@ class TestSeveralConstraints:
         study.tell(study.ask(), auc=0.5, eod=lambda: pytest.fail("called"), ms=1.0)
         assert study.trials[1].metrics == {"auc": 0.5, "eod": None, "ms": 1.0}
 
+    def test_a_late_check_is_not_made_where_a_given_value_is_violated(self, make_study):
+        study = make_study(fw.Never(interval="end"), constraints=TWO)
+        trial = study.ask()
+        for step in trial.steps(5):
+            trial.report(auc=0.5, ms=50.0, eod=lambda: pytest.fail("called"))
+            if step == 2:
+                break
+        study.tell(trial)
+        assert study.trials[0].steps == 2
+        assert [len(event.step) for event in reported(study)] == [2]
+
     def test_some_hold_and_some_missing_is_unknown(self, make_study):
         study = make_study(fw.Never(), constraints=TWO)
         study.tell(study.ask(), auc=0.5, ms=5.0)

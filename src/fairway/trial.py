@@ -49,8 +49,8 @@ class Decision(NamedTuple):
         return self.stop
 
 
-class _Candidate(NamedTuple):
-    """What is checked when training ends: the best checkpoint handed over, or else the last state reported."""
+class _Report(NamedTuple):
+    """A report whose constraints may be paid for, now or when training ends."""
 
     step: int
     objective: float
@@ -138,7 +138,7 @@ class Trial:
         self._begun = -1
         self._pace = Pace(None, None, at_end=False)
         self._go_on = Decision(stop=False, reason="", interval=None, best=False)
-        self._candidate: _Candidate | None = None
+        self._candidate: _Report | None = None  # what is checked when training ends, unless a better one comes
         self._paying = False  # inside a constraint's callable
         self._step = 0  # where the loop over `steps` is
         self._last = 0  # the last step reported
@@ -258,28 +258,29 @@ class Trial:
         train_ns = now - self._mark
         if self._begun < 0:
             self._begin(None)
-        last = self._final or step == total
+        last = self._final or step == self._pace.total
         referee = self._referee
         if self._pace.interval == 1:
             pay = lazy > 0 and loss <= referee.bar and referee.worth(self.number, step, loss)
         else:
-            pay = self._is_due(_Candidate(step, objective, loss, named if lazy else {}, checkpoint), last=last)
+            pay = self._is_due(_Report(step, objective, loss, named if lazy else {}, checkpoint), last=last)
         if not pay and lazy == len(named) == len(self._constraint):
             return step, objective, loss, referee.unmeasured, referee.all_saved, self._unpaid, train_ns, last
-        return self._measure(_Candidate(step, objective, loss, named, checkpoint), train_ns, pay=pay, last=last)
+        return self._measure(_Report(step, objective, loss, named, checkpoint), train_ns, pay=pay, last=last)
 
-    def _is_due(self, report: _Candidate, *, last: bool) -> bool:
-        """Whether constraints are paid for at this report, where the interval is not 1; else it may be, later."""
-        pace, kept, bar = self._pace, self._candidate, self._referee.bar
-        if not pace.at_end:
+    def _is_due(self, report: _Report, *, last: bool) -> bool:
+        """Whether constraints are paid for at this report, where the interval is not 1; if not, maybe at the end."""
+        offers, pace, kept = bool(report.offers), self._pace, self._candidate
+        if pace.at_end:
+            if kept is not None and kept.checkpoint is not None and not (offers and report.loss < kept.loss):
+                return False  # an earlier checkpoint is better
+            due, worth = last, report.loss <= self._referee.bar
+        else:
             due = last or report.step % (pace.interval or 1) == 0
-            self._candidate = None if due or not report.offers else report
-            return due and bool(report.offers) and self._referee.worth(self.number, report.step, report.loss)
-        if kept is not None and kept.checkpoint is not None and not (report.offers and report.loss < kept.loss):
-            return False  # an earlier checkpoint is better
+            worth = self._referee.worth(self.number, report.step, report.loss)
         # Without checkpoints it is the last state that counts; one that offers nothing leaves nothing to check.
-        self._candidate = None if last or not report.offers else report
-        return last and bool(report.offers) and report.loss <= bar
+        self._candidate = report if offers and not due else None
+        return offers and due and worth
 
     def _look_back(self) -> _Observation | None:
         """The check at the end of training, if it is still to be made and worth its price."""
@@ -288,9 +289,11 @@ class Trial:
             return None
         if kept.checkpoint is None and self._step > self._last:
             return None  # training went on after the report: its state is gone
-        return self._measure(kept, ABSENT, pay=True, last=True)
+        observation = self._measure(kept, ABSENT, pay=True, last=True)
+        paid = any(price > 0 for price in observation[4])  # not where a value given with it is violated
+        return observation if paid else None
 
-    def _measure(self, report: _Candidate, train_ns: int, *, pay: bool, last: bool) -> _Observation:
+    def _measure(self, report: _Report, train_ns: int, *, pay: bool, last: bool) -> _Observation:
         """Take the constraints that came as values; call the others, if they are paid for, until one is violated."""
         step, objective, loss, offers, checkpoint = report
         constraints = self._referee.problem.constraints
