@@ -243,7 +243,7 @@ def test_a_damaged_log_is_refused_with_a_sentence(make_study):
     for events, sentence in (
         ([opened, asked, asked], "the log asks for trial 0 where 1 is due"),
         ([opened, asked, told, told], "the log ends trial 0, which is not running"),
-        ([opened, reported], "the log reports for trial 0, which is not running"),
+        ([opened, reported], "the log reports for trial 0, which was never asked for"),
     ):
         broken = MemoryLog()
         broken.append(events)
@@ -254,13 +254,27 @@ def test_a_damaged_log_is_refused_with_a_sentence(make_study):
             from_json(data)
 
 
-def test_an_append_that_comes_too_late_is_refused(make_study):
+def test_what_only_one_may_have_is_refused_to_the_second_with_all_that_comes_with_it(make_study):
     log = MemoryLog()
-    assert log.append([], at=0) == 0
     study = make_study(storage=log)
-    study.ask()
-    assert log.append([study.log.read()[0]], at=1) is None
-    assert len(log.read()) == 2
+    study.tell(study.ask(), auc=0.5, eod=0.1)
+    opened, asked, reported, told = log.read()
+    for events in ([opened], [asked], [told], [reported, told]):
+        assert log.append(events) is None
+    assert len(log.read()) == 4
+    assert log.append([reported]) == 5
+
+
+def test_a_tell_that_comes_after_another_worker_ended_the_trial_is_refused(make_study):
+    study = make_study()
+    trial = study.ask()
+    trial.report(auc=0.5, eod=0.1)
+    study.log.append([Told(0, "failed", "lost its worker", 0.0, 99, 0)])
+    with pytest.raises(fw.UsageError, match=r"trial 0 was ended by another worker \(lost its worker\)"):
+        study.tell(trial)
+    assert (trial.status, study.trials[0].status) == ("failed", "failed")
+    study.tell(study.ask(), auc=0.6, eod=0.1)
+    assert study.best.number == 1
 
 
 def test_two_studies_on_one_log_share_numbers_and_findings():

@@ -304,11 +304,11 @@ class Unreliable(MemoryLog):
         super().__init__()
         self.full = False
 
-    def append(self, events, *, at=None):
+    def append(self, events):
         if self.full:
             self.full = False
             raise OSError(28, "No space left on device")
-        return super().append(events, at=at)
+        return super().append(events)
 
 
 class TestAFullDisk:
@@ -411,6 +411,7 @@ class TestWherePeersFail:
         self, make_study, stopper
     ):
         study = make_study(stopper)
+        study._clock = VirtualClock()
         run_curves(study, [[(0.9, {"eod": 0.5})] * 20] * 20)
         run_curves(study, [[(0.6, {"eod": 0.1})] * 20])
         assert study.trials[-1].status == "completed"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -43,11 +43,12 @@ class Enqueued:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A trial began."""
+    """A trial began, in the hands of a worker."""
 
     number: int
     params: Mapping[str, Value]
     at: float
+    worker: int
     queued: bool = False
 
 
@@ -109,9 +110,22 @@ _COLUMNS = {
 }
 
 
+def claim(event: Event) -> str | None:
+    """What only one event of a log may take: a worker's number, a trial's number, a trial's end.
+
+    >>> claim(Asked(number=7, params={}, at=0.0, worker=0))
+    'asked 7'
+    """
+    if isinstance(event, Opened):
+        return f"worker {event.worker}"
+    if isinstance(event, Asked):
+        return f"asked {event.number}"
+    return f"told {event.number}" if isinstance(event, Told) else None
+
+
 def to_json(event: Event) -> dict[str, Any]:
     """An event as plain JSON values; numbers that JSON lacks become the strings "nan", "inf" and "-inf"."""
-    return {"event": type(event).__name__, **{name: _plain(value) for name, value in asdict(event).items()}}
+    return {"event": type(event).__name__, **{item.name: _plain(getattr(event, item.name)) for item in fields(event)}}
 
 
 def from_json(data: Mapping[str, Any]) -> Event:
@@ -151,9 +165,11 @@ def config(part: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return value.tolist() if np.isfinite(value).all() else _plain(value.tolist())
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

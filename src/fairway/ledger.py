@@ -95,14 +95,14 @@ class Ledger:
         self.ended = None
 
     def _reported(self, event: Reported) -> None:
+        if event.number >= len(self.courses):
+            raise StorageError(f"the log reports for trial {event.number}, which was never asked for: it is damaged")
         course = self.running.get(event.number)
         if course is None:
-            raise StorageError(f"the log reports for trial {event.number}, which is not running: it is damaged")
+            return  # its worker was given up, and did not know it yet
         paid, trained = event.check_ns >= 0, event.train_ns >= 0
-        loss = self._problem.objective.sign * event.objective
-        best = feasibility.order(loss, feasibility.violations(self._problem, event.values, paid))[0]
-        course.checkpoint = self._better(course.checkpoint, _checkpoint(event, int(best)))
-        self._note_best(event, loss, paid)
+        course.checkpoint = self.standing(event.number, event)
+        self._note_best(event, self._problem.objective.sign * event.objective, paid)
         course.total = event.total
         course.verdict = event.verdict
         course.last_step = max(course.last_step, int(event.step.max()))
@@ -135,10 +135,17 @@ class Ledger:
         seconds = (course.train_ns + course.check_ns) / 1e9
         self._columns.append(event.number, course.x, measured, seconds, partial=event.status == "stopped")
 
-    def _better(self, one: Checkpoint | None, other: Checkpoint) -> Checkpoint:
-        if one is None:
-            return other
-        return min(one, other, key=lambda checkpoint: feasibility.standing(self._problem, checkpoint))
+    def standing(self, number: int, batch: Reported | None) -> Checkpoint | None:
+        """The checkpoint that stands for a trial, once a batch of reports is added to what is known of it."""
+        so_far = self.courses[number].checkpoint
+        if batch is None:
+            return so_far
+        loss = self._problem.objective.sign * batch.objective
+        amounts = feasibility.violations(self._problem, batch.values, batch.check_ns >= 0)
+        new = _checkpoint(batch, int(feasibility.order(loss, amounts)[0]))
+        if so_far is None:
+            return new
+        return min(so_far, new, key=lambda checkpoint: feasibility.standing(self._problem, checkpoint))
 
     def history(self) -> History:
         """A snapshot for samplers and terminators."""

@@ -293,16 +293,15 @@ class Study:
                 self._catch_up()
                 number, queue = len(self._ledger.courses), self._ledger.queue
                 params = self.space.check(queue[0] if queue else propose(number))
-                asked = Asked(number, params, self._clock.at(), queued=bool(queue))
-                if self._write(asked, at=self._position):
+                asked = Asked(number, params, self._clock.at(), self._referee.worker, queued=bool(queue))
+                if self._append(asked):
                     break
-            self._catch_up()
             trial = Trial(
                 number,
                 dict(params),
                 seed=trial_seed(self.seed, number),
                 referee=self._referee,
-                send=self._write,
+                send=self._append,
                 clock=self._clock,
             )
             self._running[number] = trial
@@ -319,23 +318,30 @@ class Study:
     def _close(self, trial: Trial, status: Status, reason: str) -> None:
         """Write that a trial ended, and only then forget it: a write that fails may be tried again."""
         with self._lock:
-            trial._flush()
             self._catch_up()
-            self._append(
-                Told(
-                    number=trial.number,
-                    status=status,
-                    reason=reason,
-                    at=self._clock.at(),
-                    worker=self._referee.worker,
-                    act=self._referee.acts + 1,
-                    checkpoint=self._ledger.courses[trial.number].checkpoint,
-                    notes=trial._notes,
-                )
+            batch = trial._batch()
+            told = Told(
+                number=trial.number,
+                status=status,
+                reason=reason,
+                at=self._clock.at(),
+                worker=self._referee.worker,
+                act=self._referee.acts + 1,
+                checkpoint=self._ledger.standing(trial.number, batch),
+                notes=trial._notes,
             )
-            self._referee.finish(trial.number, completed=status == "completed")
-            trial._status = status
+            written = self._append(told) if batch is None else self._append(batch, told)
             del self._running[trial.number]
+            trial._rows = []
+            if not written:
+                self._catch_up()
+                course = self._ledger.courses[trial.number]
+                trial._status = course.status
+                raise UsageError(
+                    f"trial {trial.number} was ended by another worker ({course.reason}); its tell comes late"
+                )
+            trial._status = status
+            self._referee.finish(trial.number, completed=status == "completed")
         logger.debug("trial %d %s: %s", trial.number, status, reason)
 
     # The log
@@ -362,19 +368,22 @@ class Study:
         while True:
             self._catch_up()
             worker = self._ledger.workers
-            if self._write(Opened(worker, {**self._identity, **parts}), at=self._position):
+            if self._append(Opened(worker, {**self._identity, **parts})):
                 break
         self._referee.worker = worker
-        self._catch_up()
 
-    def _write(self, event: Event, *, at: int | None = None) -> bool:
-        """Append to the log; False, with nothing written, if its length is not `at`."""
-        try:
-            return self.log.append([event], at=at) is not None
-        except FairwayError:
-            raise
-        except Exception as error:
-            raise StorageError(f"the log could not be written ({error}); what was told before is safe") from error
+    def _append(self, *events: Event) -> bool:
+        """Write to the log and fold it; False, with nothing written, if another worker was first to claim it."""
+        with self._lock:
+            try:
+                length = self.log.append(events)
+            except FairwayError:
+                raise
+            except Exception as error:
+                raise StorageError(f"the log could not be written ({error}); what was told before is safe") from error
+            if length == self._position + len(events):  # nobody else wrote: no need to read it back
+                self._fold(events)
+            return length is not None
 
     def _read(self, since: int) -> Sequence[Event]:
         try:
@@ -384,17 +393,15 @@ class Study:
         except Exception as error:
             raise StorageError(f"the log could not be read ({error})") from error
 
-    def _append(self, event: Event) -> None:
-        with self._lock:
-            self._write(event)
-            self._catch_up()
-
     def _catch_up(self) -> None:
         """Fold in what was written since, by this study or by others."""
         events = self._read(self._position)
         if any(self._is_foreign(event) for event in events):
             self._flush()  # with what had been seen when those reports were ruled on
             events = self._read(self._position)
+        self._fold(events)
+
+    def _fold(self, events: Sequence[Event]) -> None:
         for event in events:
             self._ledger.fold(event)
             self._position += 1

@@ -360,28 +360,32 @@ class Trial:
         """Send the rows since the last flush to the log; they are kept until that has succeeded."""
         with self._referee.lock:
             self._flushed = self._clock()
-            if not self._rows:
-                return
-            acts, step, objective, train_ns, values, prices = zip(*self._rows, strict=True)
-            shape = (len(step), len(self._constraint))
-            self._send(
-                Reported(
-                    number=self.number,
-                    worker=self._referee.worker,
-                    seen=self._referee.seen,
-                    begun=self._begun,
-                    total=self._pace.total,
-                    interval=self._pace.interval,
-                    acts=np.array(acts, np.int64),
-                    step=np.array(step, np.int64),
-                    objective=np.array(objective, np.float64),
-                    values=np.array(values, np.float64).reshape(shape),
-                    train_ns=np.array(train_ns, np.int64),
-                    check_ns=np.array(prices, np.int64).reshape(shape),
-                    verdict=self._verdict or None,
-                )
-            )
-            self._rows = []
+            batch = self._batch()
+            if batch is not None:
+                self._send(batch)
+                self._rows = []
+
+    def _batch(self) -> Reported | None:
+        """The rows since the last flush, if there are any."""
+        if not self._rows:
+            return None
+        acts, step, objective, train_ns, values, prices = zip(*self._rows, strict=True)
+        shape = (len(step), len(self._constraint))
+        return Reported(
+            number=self.number,
+            worker=self._referee.worker,
+            seen=self._referee.seen,
+            begun=self._begun,
+            total=self._pace.total,
+            interval=self._pace.interval,
+            acts=np.array(acts, np.int64),
+            step=np.array(step, np.int64),
+            objective=np.array(objective, np.float64),
+            values=np.array(values, np.float64).reshape(shape),
+            train_ns=np.array(train_ns, np.int64),
+            check_ns=np.array(prices, np.int64).reshape(shape),
+            verdict=self._verdict or None,
+        )
 
     def _joined(self, metrics: Mapping[str, Given], named: dict[str, Given]) -> dict[str, Given]:
         if not isinstance(metrics, Mapping):

@@ -12,11 +12,11 @@ from fairway.events import Event
 class Log(Protocol):
     """One study's events."""
 
-    def append(self, events: Sequence[Event], *, at: int | None = None) -> int | None:
-        """Append all or nothing and return the new length; None, with nothing appended, if the length is not `at`.
+    def append(self, events: Sequence[Event]) -> int | None:
+        """Append all or nothing and return the new length; None, with nothing appended, if a claim was taken.
 
-        With `at` an owner takes something that only one may have, such as the next trial number: on None it reads what
-        others wrote meanwhile and tries again.
+        An event may claim what only one event of a log can have (`events.claim`), such as the next trial number. Who
+        comes too late reads what others wrote meanwhile and tries again.
         """
 
     def read(self, since: int = 0) -> Sequence[Event]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
-from fairway.events import Event
+from fairway.events import Event, claim
 
 
 class MemoryLog:
@@ -12,14 +13,20 @@ class MemoryLog:
 
     def __init__(self) -> None:
         self._events: list[Event] = []
+        self._claims: set[str] = set()
+        self._lock = threading.Lock()
 
-    def append(self, events: Sequence[Event], *, at: int | None = None) -> int | None:
-        """Append all or nothing and return the new length; None if the length is not `at`."""
-        if at is not None and at != len(self._events):
-            return None
-        self._events.extend(events)
-        return len(self._events)
+    def append(self, events: Sequence[Event]) -> int | None:
+        """Append all or nothing and return the new length; None if a claim was taken."""
+        claims = {taken for event in events if (taken := claim(event)) is not None}
+        with self._lock:
+            if not self._claims.isdisjoint(claims):
+                return None
+            self._claims |= claims
+            self._events.extend(events)
+            return len(self._events)
 
     def read(self, since: int = 0) -> Sequence[Event]:
         """The events from a position on."""
-        return self._events[since:]
+        with self._lock:
+            return self._events[since:]
