@@ -121,8 +121,8 @@ class Credit:
             trial.report(auc=self.auc(booster), eod=lambda: self.eod(booster))
 
 
-def main(seconds: float = 30.0) -> None:
-    """Run the demo and print what it found."""
+def main(seconds: float = 30.0, *, trials: int | None = None) -> None:
+    """Run the demo for so long, or so many trials, and print what it found."""
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
@@ -150,7 +150,7 @@ def main(seconds: float = 30.0) -> None:
         f"{LIMIT:.0%} between two groups (eod <= {LIMIT}).\nRandom search under ACE for {seconds:.0f} seconds.\n"
     )
     began = time.monotonic()
-    study.optimize(credit.objective, timeout=seconds, progress=True)
+    study.optimize(credit.objective, trials=trials, timeout=seconds, progress=True)
     spent = time.monotonic() - began
 
     default = credit.booster({}, rounds=100)

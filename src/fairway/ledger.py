@@ -33,11 +33,13 @@ class Course:
         "total",
         "train_ns",
         "verdict",
+        "worker",
         "x",
     )
 
-    def __init__(self, params: Mapping[str, Value], x: NDArray[np.float64]) -> None:
-        self.params = params
+    def __init__(self, asked: Asked, x: NDArray[np.float64]) -> None:
+        self.params = asked.params
+        self.worker = asked.worker
         self.x = x
         self.status: Status = "running"
         self.reason = ""
@@ -89,7 +91,7 @@ class Ledger:
             raise StorageError(f"the log asks for trial {event.number} where {len(self.courses)} is due: it is damaged")
         if event.queued:
             self.queue.popleft()
-        course = Course(event.params, self._space.encode(event.params))
+        course = Course(event, self._space.encode(event.params))
         self.courses.append(course)
         self.running[event.number] = course
         self.ended = None

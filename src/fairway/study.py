@@ -292,6 +292,8 @@ class Study:
     def _ask(self, propose: Callable[[int], Mapping[str, Value]]) -> Trial:
         """Begin the next trial with what waits in the queue, or else with what is proposed for its number."""
         with self._lock:
+            self._catch_up()
+            self._give_up_lost()
             while True:
                 self._catch_up()
                 number, queue = len(self._ledger.courses), self._ledger.queue
@@ -313,6 +315,14 @@ class Study:
     def _propose(self, number: int) -> Mapping[str, Value]:
         return self.space.decode(self.sampler.propose(self.history, stream(self.seed, number, "sampler")))
 
+    def _give_up_lost(self) -> None:
+        """Fail the running trials of workers that are gone."""
+        others = {course.worker for course in self._ledger.running.values()} - {self._referee.worker}
+        gone = self.log.lost(others) if others else set()
+        if gone:
+            for number in [n for n, course in self._ledger.running.items() if course.worker in gone]:
+                self._tell(number, "failed", "lost its worker")
+
     def _end(self, reason: str) -> None:
         """Note why a run ended."""
         self._append(Ended(reason, self._clock.at()))
@@ -322,30 +332,39 @@ class Study:
         """Write that a trial ended, and only then forget it: a write that fails may be tried again."""
         with self._lock:
             self._catch_up()
-            batch = trial._batch()
-            told = Told(
-                number=trial.number,
-                status=status,
-                reason=reason,
-                at=self._clock.at(),
-                worker=self._referee.worker,
-                act=self._referee.acts + 1,
-                checkpoint=self._ledger.standing(trial.number, batch),
-                notes=trial._notes,
-            )
-            written = self._append(told) if batch is None else self._append(batch, told)
+            written = self._tell(trial.number, status, reason, trial._batch(), trial._notes)
             del self._running[trial.number]
             trial._rows = []
-            if not written:
-                self._catch_up()
-                course = self._ledger.courses[trial.number]
-                trial._status = course.status
-                raise UsageError(
-                    f"trial {trial.number} was ended by another worker ({course.reason}); its tell comes late"
-                )
-            trial._status = status
-            self._referee.finish(trial.number, completed=status == "completed")
-        logger.debug("trial %d %s: %s", trial.number, status, reason)
+            trial._status = self._ledger.courses[trial.number].status
+        if not written:
+            why = self._ledger.courses[trial.number].reason
+            raise UsageError(f"trial {trial.number} was ended by another worker ({why}); its tell comes late")
+
+    def _tell(
+        self,
+        number: int,
+        status: Status,
+        reason: str,
+        batch: Reported | None = None,
+        notes: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Write that a trial ended, with its last reports; False if another worker was first."""
+        told = Told(
+            number=number,
+            status=status,
+            reason=reason,
+            at=self._clock.at(),
+            worker=self._referee.worker,
+            act=self._referee.acts + 1,
+            checkpoint=self._ledger.standing(number, batch),
+            notes=notes or {},
+        )
+        written = self._append(told) if batch is None else self._append(batch, told)
+        if written:
+            self._referee.finish(number, completed=status == "completed")
+            logger.debug("trial %d %s: %s", number, status, reason)
+        self._catch_up()
+        return written
 
     # The log
 
@@ -374,6 +393,7 @@ class Study:
             if self._append(Opened(worker, {**self._identity, **parts})):
                 break
         self._referee.worker = worker
+        self.log.attend(worker)
 
     def _append(self, *events: Event) -> bool:
         """Write to the log and fold it; False, with nothing written, if another worker was first to claim it."""

@@ -158,8 +158,38 @@ def test_what_was_told_survives_a_kill(url, delay):
     finished = {trial.number for trial in study.trials if trial.status in ("completed", "stopped")}
     assert set(told) <= finished
     assert len(study.trials) - len(finished) <= 1
-    run_curves(study, CURVES)
+    run_curves(study, CURVES)  # it goes on, and what the dead one was running is given up at once
     assert study.trials[-1].status in ("completed", "stopped")
+    assert study.counts["running"] == 0
+    assert {trial.reason for trial in study.trials if trial.status == "failed"} <= {"lost its worker"}
+
+
+def test_a_worker_that_is_not_heard_of_loses_its_trials_and_its_late_tell_is_refused(url, monkeypatch):
+    silent, other = open_study(url), open_study(url)
+    trial = silent.ask()
+    other.tell(other.ask(), auc=0.5, eod=0.1)
+    assert other.counts["running"] == 1  # it lives, so it keeps its trial
+    monkeypatch.setattr("fairway.storage.sql.LEASE_SECONDS", -1.0)
+    other.ask()
+    assert (other.trials[0].status, other.trials[0].reason) == ("failed", "lost its worker")
+    with pytest.raises(fw.UsageError, match=r"trial 0 was ended by another worker \(lost its worker\)"):
+        silent.tell(trial, auc=0.9, eod=0.1)
+    assert trial.status == "failed"
+
+
+def test_a_worker_shows_that_it_lives(url, monkeypatch):
+    monkeypatch.setattr("fairway.storage.sql.BEAT_SECONDS", 0.01)
+    study, database = open_study(url), Database(url)
+
+    def beat():
+        with database._engine.connect() as connection:
+            return connection.exec_driver_sql("SELECT beat FROM fairway_worker").scalar()
+
+    first, patience = beat(), time.monotonic() + 20
+    while beat() == first and time.monotonic() < patience:
+        time.sleep(0.01)
+    assert beat() > first
+    assert study.log.lost([0]) == set()
 
 
 class TestABrokenDatabase:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from fairway.events import Event, claim
 
@@ -30,3 +30,11 @@ class MemoryLog:
         """The events from a position on."""
         with self._lock:
             return self._events[since:]
+
+    def attend(self, worker: int) -> None:
+        """Nothing to do: who shares this memory lives and dies with it."""
+
+    def lost(self, workers: Collection[int]) -> set[int]:
+        """Nobody."""
+        del workers
+        return set()

@@ -8,9 +8,12 @@ and trials reads the small events and never the reports.
 from __future__ import annotations
 
 import json
+import logging
+import os
+import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -19,9 +22,18 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModu
 
 from fairway.errors import FairwayError, MissingDependency, StorageError, UsageError
 from fairway.events import Event, Reported, Told, claim, from_json, to_json
+from fairway.storage import liveness
+
+logger = logging.getLogger("fairway")
 
 VERSION = 1
 """Of the schema; a database of a newer one is refused, one of an older one is migrated when it is opened."""
+
+BEAT_SECONDS = 3.0
+"""How often a worker shows that it lives."""
+
+LEASE_SECONDS = 20.0
+"""A worker that was not heard of for so long has lost its trials."""
 
 BUSY_MS = 20_000
 """How long a writer waits for SQLite's lock before it gives up."""
@@ -45,6 +57,15 @@ _event = sa.Table(
     sa.Column("claim", sa.Text),
     sa.Column("body", sa.Text, nullable=False),
     sa.UniqueConstraint("study", "claim"),
+)
+_worker = sa.Table(
+    "fairway_worker",
+    _tables,
+    sa.Column("study", sa.Integer, sa.ForeignKey(_study.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("worker", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("machine", sa.Text, nullable=False),
+    sa.Column("process", sa.Integer, nullable=False),
+    sa.Column("beat", sa.Float, nullable=False),  # the last sign of life, by the database's clock
 )
 _MIGRATIONS: dict[int, Sequence[str]] = {}  # by the version they start from; empty while there is one version
 
@@ -120,6 +141,15 @@ class Database:
             why = str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__
             raise StorageError(f"{self._shown} could not be {done}: {why}; what was told before is safe") from error
 
+    @contextmanager
+    def _writing(self, *, durable: bool = False) -> Iterator[sa.Connection]:
+        """A transaction that survives a kill, and the loss of power too if it must be durable."""
+        with self._engine.connect() as connection:
+            if self._sqlite:
+                connection.info["synchronous"] = "FULL" if durable else "NORMAL"
+            with connection.begin():
+                yield connection
+
     def log(self, name: str, *, create: bool = True) -> SqlLog:
         """The log of a study; made if it is not there, unless `create` is False."""
         with self._talking("read"), self._engine.connect() as connection:
@@ -130,7 +160,7 @@ class Database:
                 raise UsageError(f"{self._shown} has no study {name!r}; it has {known}")
             with self._talking("written"):
                 try:
-                    with self._engine.begin() as connection:
+                    with self._writing() as connection:
                         row = _study.insert().values(name=name, created=time.time(), length=0).returning(_study.c.id)
                         found = connection.execute(row).scalar_one()
                 except IntegrityError:  # somebody else was as quick
@@ -148,6 +178,7 @@ class Database:
         study = self.log(name, create=False)._study
         with self._talking("written"), self._engine.begin() as connection:
             connection.execute(_event.delete().where(_event.c.study == study))
+            connection.execute(_worker.delete().where(_worker.c.study == study))
             connection.execute(_study.delete().where(_study.c.id == study))
 
 
@@ -179,17 +210,13 @@ class SqlLog:
         )
         with self._database._talking("written"):
             try:
-                with self._engine.connect() as connection:
-                    if self._database._sqlite:
-                        # A kill loses nothing either way; FULL also survives the loss of power.
-                        connection.info["synchronous"] = "FULL" if durable else "NORMAL"
-                    with connection.begin():
-                        length = connection.execute(longer).scalar()
-                        if length is None:
-                            raise StorageError("the study was deleted while it ran; what it told is gone with it")
-                        for i, row in enumerate(rows):
-                            row["position"] = length - len(rows) + i
-                        connection.execute(_event.insert(), rows)
+                with self._database._writing(durable=durable) as connection:
+                    length = connection.execute(longer).scalar()
+                    if length is None:
+                        raise StorageError("the study was deleted while it ran; what it told is gone with it")
+                    for i, row in enumerate(rows):
+                        row["position"] = length - len(rows) + i
+                    connection.execute(_event.insert(), rows)
             except IntegrityError:
                 return None
             return int(length)
@@ -202,10 +229,54 @@ class SqlLog:
         """All events but the reports: enough for a list of trials, whatever the length of the study."""
         return self._read(_event.c.kind != Reported.__name__)
 
+    def attend(self, worker: int) -> None:
+        """Show that a worker lives, now and every few seconds from a thread of its own."""
+        mine = {"study": self._study, "worker": worker, "machine": liveness.machine(), "process": os.getpid()}
+        with self._database._talking("written"), self._database._writing() as connection:
+            connection.execute(_worker.insert().values(**mine, beat=self._now))
+        stop = threading.Event()
+        weakref.finalize(self, stop.set)
+        threading.Thread(target=_beat, args=(weakref.ref(self), worker, stop), name="fairway beat", daemon=True).start()
+
+    def _show_life(self, worker: int) -> None:
+        mine = (_worker.c.study == self._study) & (_worker.c.worker == worker)
+        with self._database._talking("written"), self._database._writing() as connection:
+            connection.execute(_worker.update().where(mine).values(beat=self._now))
+
+    def lost(self, workers: Collection[int]) -> set[int]:
+        """Those whose process is gone, if it was on this machine, or whose last sign of life is too old."""
+        columns = (_worker.c.worker, _worker.c.machine, _worker.c.process, self._now - _worker.c.beat)
+        query = sa.select(*columns).where(_worker.c.study == self._study, _worker.c.worker.in_(workers))
+        with self._database._talking("read"), self._engine.connect() as connection:
+            return {
+                worker
+                for worker, machine, process, age in connection.execute(query)
+                if age > LEASE_SECONDS or machine == liveness.machine() and not liveness.is_running(process)
+            }
+
+    @property
+    def _now(self) -> sa.ColumnElement[float]:
+        """Seconds, by the database's clock: workers on other machines may have others."""
+        if self._database._sqlite:
+            return sa.literal_column("((julianday('now') - 2440587.5) * 86400.0)", sa.Float)
+        return sa.literal_column("EXTRACT(EPOCH FROM clock_timestamp())::float8", sa.Float)
+
     def _read(self, which: sa.ColumnElement[bool]) -> Sequence[Event]:
         query = sa.select(_event.c.body).where(_event.c.study == self._study, which).order_by(_event.c.position)
         with self._database._talking("read"), self._engine.connect() as connection:
             return [from_json(json.loads(body)) for (body,) in connection.execute(query)]
+
+
+def _beat(log: weakref.ref[SqlLog], worker: int, stop: threading.Event) -> None:
+    while not stop.wait(BEAT_SECONDS):
+        alive = log()
+        if alive is None:
+            return
+        try:
+            alive._show_life(worker)
+        except FairwayError as error:  # the next beat may get through; if none does, the lease runs out
+            logger.warning("%s", error)
+        del alive
 
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:
