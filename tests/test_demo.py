@@ -41,7 +41,7 @@ def test_scores_kept_while_training_are_the_models_predictions(credit):
 
 
 def test_the_demo_ends_with_a_feasible_model_and_says_what_was_saved(capsys):
-    main(seconds=600.0, trials=60)
+    main(seconds=600.0, trials=12)
     out = capsys.readouterr().out
     within = next(line for line in out.splitlines() if "best within the limit" in line)
     assert "yes" in within

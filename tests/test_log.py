@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 import fairway as fw
 from fairway.clock import VirtualClock
-from fairway.events import ABSENT, SAVED, Reported, Told, from_json, to_json
-from fairway.feasibility import violation
+from fairway.events import SAVED, Reported, Told, from_json, to_json
+from fairway.identity import Identity
 from fairway.referee import Referee
 from fairway.storage.memory import MemoryLog
-from tests.conftest import SPACE, flush
+from fairway.verify import verify
+from tests.conftest import SPACE, flush, run_curves
 
 LIMITS = (fw.AtMost("eod", 0.25), fw.AtMost("ms", 10.0))
 STOPPERS = [
@@ -61,52 +62,6 @@ def live(stopper, acts, owners=1, after=None):
     for study in studies:
         flush(study)
     return studies[0]
-
-
-def rulings_of(worker, log):
-    """A worker's acts in their order, as (act, kind, event, row)."""
-    acts, begun = [], set()
-    for event in log:
-        if isinstance(event, Reported) and event.worker == worker:
-            if event.number not in begun:
-                begun.add(event.number)
-                acts.append((event.begun, "begin", event, None))
-            acts += [(act, "rule", event, i) for i, act in enumerate(event.acts.tolist())]
-        elif isinstance(event, Told) and event.worker == worker:
-            acts.append((event.act, "finish", event, None))
-    return sorted(acts, key=lambda act: act[0])
-
-
-def rule_again(worker, log, problem, stopper):
-    """Repeat every ruling of one worker from what the log says it had seen, and compare."""
-    referee, folded, ended = Referee(problem, stopper), 0, {}
-    for act, kind, event, i in rulings_of(worker, log):
-        if kind == "finish":
-            if event.status == "stopped":
-                assert ended[event.number] == event.reason
-            referee.finish(event.number, completed=event.status == "completed")
-            referee.acts = act
-            continue
-        while folded < event.seen:
-            if isinstance(log[folded], Reported | Told) and log[folded].worker != worker:
-                referee.fold(log[folded])
-            folded += 1
-        if kind == "begin":
-            assert referee.begin(event.total)[:2] == (event.total, event.interval)
-            continue
-        step, loss, prices = int(event.step[i]), -float(event.objective[i]), event.check_ns[i].tolist()
-        offered = any(price > 0 or price == SAVED for price in prices)
-        if event.interval == 1 and offered and 0 not in prices:
-            assert any(price > 0 for price in prices) == referee.worth(event.number, step, loss)
-        values = [v if price >= 0 else None for v, price in zip(event.values[i].tolist(), prices, strict=True)]
-        amount = violation(problem.constraints, values)
-        verdict, _ = referee.rule(event.number, step, loss, amount, values, prices, int(event.train_ns[i]))
-        over = step == event.total or event.train_ns[i] == ABSENT
-        ended_here = event.verdict is not None and i == len(event.step) - 1
-        assert (verdict is not None and not over) == ended_here
-        if ended_here:
-            ended[event.number] = event.verdict
-            assert event.verdict == referee.reason(float(event.objective[i]), values, verdict)
 
 
 def fingerprint(study):
@@ -164,10 +119,13 @@ def test_events_survive_json(stopper, acts):
 
 @given(st.sampled_from(STOPPERS), st.lists(act, max_size=60), st.integers(1, 3))
 def test_every_ruling_of_every_owner_can_be_made_again_from_the_log(stopper, acts, owners):
-    study = live(stopper, acts, owners)
-    log = list(study.log.read())
-    for worker in range(owners):
-        rule_again(worker, log, study.problem, stopper)
+    log = list(live(stopper, acts, owners).log.read())
+    result = verify(log)
+    assert result.faults == []
+    reports = [event for event in log if isinstance(event, Reported)]
+    begun = len({(event.worker, event.number) for event in reports})
+    rows = sum(len(event.step) for event in reports)
+    assert result.rulings == begun + rows + sum(isinstance(event, Told) for event in log)
 
 
 @given(st.sampled_from(STOPPERS), st.lists(act, max_size=60))
@@ -188,7 +146,8 @@ def test_it_does_not_matter_where_batches_of_reports_end(stopper, acts, data):
         for part in (slice(0, cut), slice(cut, len(event.step))):
             if len(event.step[part]):
                 rows = {name: getattr(event, name)[part] for name in columns}
-                log.append([replace(event, **rows, verdict=event.verdict if part.stop == len(event.step) else None)])
+                end = part.stop == len(event.step)
+                log.append([replace(event, **rows, verdict=event.verdict if end else None, over=event.over and end)])
     assert fingerprint(reopen(study, log)) == fingerprint(study)
 
 
@@ -234,6 +193,52 @@ def test_the_best_feasible_value_never_gets_worse_and_is_never_infeasible(stoppe
             last[0] = metrics["auc"]
 
     live(stopper, acts, after=check)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"verdict": None}, "trial 8, step 1: went on; ruled again: eod 0.9 > 0.25, worst 25% of 8 at step 1"),
+        ({"verdict": "because"}, "trial 8, step 1: because; ruled again"),
+        ({"interval": 4}, "trial 8 has interval 4, which should be 1"),
+        ({"objective": np.array([0.1])}, "constraints were paid for, and need not have been"),
+        ({"check_ns": np.array([[SAVED]])}, "constraints were not paid for, and should have been"),
+    ],
+)
+def test_a_log_that_was_tampered_with_is_found_out(make_study, change, fault):
+    study = make_study(fw.ACE(interval=1))
+    run_curves(study, [[(0.5, {"eod": 0.1})] + [(0.5, {"eod": 0.3})] * 3] + [[(0.9, {"eod": 0.3})] * 4] * 7)
+    run_curves(study, [[(0.9, {"eod": 0.9})] * 4, [(0.9, {"eod": 0.9})] * 4])
+    log = list(study.log.read())
+    assert verify(log).faults == []
+    place = next(i for i, event in enumerate(log) if isinstance(event, Reported) and event.verdict)
+    log[place] = replace(log[place], **change)
+    assert any(fault in found for found in verify(log).faults)
+
+
+def test_a_stopper_of_the_users_own_cannot_be_verified(make_study):
+    class Mine(fw.ACE):
+        pass
+
+    study = make_study(Mine())
+    with pytest.raises(fw.StorageError, match="a stopper of its own, Mine"):
+        verify(study.log.read())
+
+
+def test_an_identity_comes_back_from_json():
+    space = {
+        "c": fw.Choice(["a", None, 1]),
+        "x": fw.Float(0.1, 1, log=True, when={"c": ["a", 1]}),
+        "k": fw.Int(0, 8, step=2),
+    }
+    for stopper in STOPPERS:
+        problem = fw.Problem(fw.Minimize("loss"), LIMITS)
+        identity = Identity(fw.Space(space), problem, 7, fw.Random(), stopper)
+        again = Identity.from_json(json.loads(json.dumps(identity.to_json())))
+        assert again.to_json() == identity.to_json()
+        assert (again.problem, again.stopper, again.sampler) == (problem, stopper, fw.Random())
+    with pytest.raises(fw.StorageError, match="does not say what study it is of"):
+        Identity.from_json({"space": {"x": {"kind": "Float", "low": 1, "high": 0}}})
 
 
 def test_a_damaged_log_is_refused_with_a_sentence(make_study):

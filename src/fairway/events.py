@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -74,11 +74,12 @@ class Reported:
     train_ns: NDArray[np.int64]  # (n,)
     check_ns: NDArray[np.int64]  # (n, m): what was paid, or ABSENT or SAVED
     verdict: str | None = None  # the stopper's reason, where it ended the trial at the last row
+    over: bool = False  # the trial had no step left after these, so that there was nothing to stop
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A trial ended; `checkpoint` stands for it, None if it measured nothing."""
+    """A trial ended; `checkpoint` stands for it, None if it measured nothing. Its totals spare readers its reports."""
 
     number: int
     status: Status
@@ -87,6 +88,9 @@ class Told:
     worker: int
     act: int
     checkpoint: Checkpoint | None = None
+    steps: int = 0
+    train_ns: int = 0
+    check_ns: int = 0
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -144,23 +148,6 @@ def from_json(data: Mapping[str, Any]) -> Event:
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{str(data)[:80]!r}: no event of a fairway log") from error
     return event
-
-
-def config(part: Any) -> Any:
-    """A frozen configuration (a stopper, a sampler, a parameter, a constraint) as plain JSON values.
-
-    >>> import fairway as fw
-    >>> config(fw.AtMost("eod", 0.25))
-    {'kind': 'AtMost', 'metric': 'eod', 'threshold': 0.25, 'scale': None}
-    """
-    if is_dataclass(part):
-        content = {item.name: config(getattr(part, item.name)) for item in fields(part)}
-        return {"kind": type(part).__name__, **content}
-    if isinstance(part, Mapping):
-        return {name: config(value) for name, value in part.items()}
-    if isinstance(part, list | tuple | set | frozenset):
-        return [config(item) for item in part]
-    return part
 
 
 def _plain(value: Any) -> Any:

@@ -102,19 +102,17 @@ class Ledger:
         course = self.running.get(event.number)
         if course is None:
             return  # its worker was given up, and did not know it yet
-        paid, trained = event.check_ns >= 0, event.train_ns >= 0
+        self._note_best(event)
         course.checkpoint = self.standing(event.number, event)
-        self._note_best(event, self._problem.objective.sign * event.objective, paid)
+        course.steps, course.train_ns, course.check_ns = self.totals(event.number, event)
         course.total = event.total
         course.verdict = event.verdict
         course.last_step = max(course.last_step, int(event.step.max()))
-        course.steps += int(trained.sum())
-        course.train_ns += int(event.train_ns[trained].sum())
-        course.check_ns += int(event.check_ns[paid].sum())
 
-    def _note_best(self, event: Reported, loss: NDArray[np.float64], paid: NDArray[np.bool_]) -> None:
+    def _note_best(self, event: Reported) -> None:
         """Keep the best objective of all; of equal ones a measured one says more, then the earlier."""
-        lowest = int(np.lexsort((event.step, ~paid.all(axis=1), loss))[0])
+        loss, unmeasured = self._problem.objective.sign * event.objective, (event.check_ns < 0).any(axis=1)
+        lowest = int(np.lexsort((event.step, unmeasured, loss))[0])
         new = (event.number, _checkpoint(event, lowest))
         candidates = [new] if self.best_ignoring_limits is None else [self.best_ignoring_limits, new]
         sign = self._problem.objective.sign
@@ -128,6 +126,7 @@ class Ledger:
             raise StorageError(f"the log ends trial {event.number}, which is not running: it is damaged")
         course.status, course.reason, course.notes = event.status, event.reason, event.notes
         course.checkpoint = event.checkpoint
+        course.steps, course.train_ns, course.check_ns = event.steps, event.train_ns, event.check_ns
         self.counts[event.status] += 1
         if course.verdict is not None:
             self.last_stop = f"trial {event.number}: {event.reason}"
@@ -148,6 +147,18 @@ class Ledger:
         if so_far is None:
             return new
         return min(so_far, new, key=lambda checkpoint: feasibility.standing(self._problem, checkpoint))
+
+    def totals(self, number: int, batch: Reported | None) -> tuple[int, int, int]:
+        """Steps, training and checking time of a trial, once a batch of reports is added to what is known of it."""
+        course = self.courses[number]
+        if batch is None:
+            return course.steps, course.train_ns, course.check_ns
+        trained, paid = batch.train_ns >= 0, batch.check_ns >= 0
+        return (
+            course.steps + int(trained.sum()),
+            course.train_ns + int(batch.train_ns[trained].sum()),
+            course.check_ns + int(batch.check_ns[paid].sum()),
+        )
 
     def history(self) -> History:
         """A snapshot for samplers and terminators."""

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, overload
 from fairway.checks import whole
 from fairway.clock import Clock, WallClock
 from fairway.errors import FairwayError, MissingDependency, StorageError, UsageError
-from fairway.events import Asked, Ended, Enqueued, Event, Opened, Reported, Status, Told, config
+from fairway.events import Asked, Ended, Enqueued, Event, Opened, Reported, Status, Told
 from fairway.history import History, TrialRecord
+from fairway.identity import Identity
 from fairway.ledger import Ledger
 from fairway.problem import Constraint, Objective, Problem
 from fairway.referee import Referee
@@ -349,6 +350,7 @@ class Study:
         notes: Mapping[str, Any] | None = None,
     ) -> bool:
         """Write that a trial ended, with its last reports; False if another worker was first."""
+        steps, train_ns, check_ns = self._ledger.totals(number, batch)
         told = Told(
             number=number,
             status=status,
@@ -357,6 +359,9 @@ class Study:
             worker=self._referee.worker,
             act=self._referee.acts + 1,
             checkpoint=self._ledger.standing(number, batch),
+            steps=steps,
+            train_ns=train_ns,
+            check_ns=check_ns,
             notes=notes or {},
         )
         written = self._append(told) if batch is None else self._append(batch, told)
@@ -370,27 +375,21 @@ class Study:
 
     def _agree(self, seed: int | None) -> int:
         """Make sure that the log, if it holds a study, holds this one; the seed, its own if none was given."""
-        self._identity = {
-            "space": config(dict(self.space)),
-            "objective": config(self.problem.objective),
-            "constraints": config(self.problem.constraints),
-        }
         first = next(iter(self._read(0)), None)
         stored = first.config if isinstance(first, Opened) else {}
-        for part, mine in self._identity.items():
-            if part in stored and stored[part] != mine:
-                raise UsageError(f"the study in this storage has another {part}: {stored[part]} there, {mine} here")
+        if stored:
+            Identity(self.space, self.problem, 0, self.sampler, self.stopper).refuse_another(stored)
         if seed is not None and stored.get("seed", seed) != seed:
             raise UsageError(f"the study in this storage has seed {stored['seed']}; leave seed out, or give that one")
         return int(stored.get("seed", fresh_seed() if seed is None else seed))
 
     def _join(self) -> None:
         """Take a number as a worker of this study."""
-        parts = {"seed": self.seed, "sampler": config(self.sampler), "stopper": config(self.stopper)}
+        identity = Identity(self.space, self.problem, self.seed, self.sampler, self.stopper).to_json()
         while True:
             self._catch_up()
             worker = self._ledger.workers
-            if self._append(Opened(worker, {**self._identity, **parts})):
+            if self._append(Opened(worker, identity)):
                 break
         self._referee.worker = worker
         self.log.attend(worker)

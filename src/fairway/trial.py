@@ -92,6 +92,7 @@ class Trial:
         "_mark",
         "_notes",
         "_objective",
+        "_over",
         "_overtime",
         "_pace",
         "_paying",
@@ -140,6 +141,7 @@ class Trial:
         self._go_on = Decision(stop=False, reason="", interval=None, best=False)
         self._candidate: _Report | None = None  # what is checked when training ends, unless a better one comes
         self._paying = False  # inside a constraint's callable
+        self._over = False  # no step is left
         self._step = 0  # where the loop over `steps` is
         self._last = 0  # the last step reported
         self._rows: list[tuple[int, int, float, int, Sequence[float | None], Sequence[int]]] = []
@@ -345,6 +347,7 @@ class Trial:
         if step > self._last:  # noqa: PLR1730 - a third of max's time
             self._last = step
         self._mark = now = self._clock()
+        self._over = self._over or last
         if not last:
             if verdict is not None:
                 self._verdict = referee.reason(objective, values, verdict)
@@ -385,6 +388,7 @@ class Trial:
             train_ns=np.array(train_ns, np.int64),
             check_ns=np.array(prices, np.int64).reshape(shape),
             verdict=self._verdict or None,
+            over=self._over,
         )
 
     def _joined(self, metrics: Mapping[str, Given], named: dict[str, Given]) -> dict[str, Given]:

@@ -1,0 +1,87 @@
+"""What a study is, as JSON and back: its space, objective, constraints, seed, sampler and stopper.
+
+Only classes listed here are built from JSON, so that opening somebody else's study runs none of their code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from fairway.errors import StorageError, UsageError
+from fairway.problem import AtLeast, AtMost, Maximize, Minimize, Problem
+from fairway.samplers.random import Random
+from fairway.samplers.sampler import Sampler
+from fairway.space import Choice, Float, Int, Space
+from fairway.stoppers.ace import ACE
+from fairway.stoppers.asha import ASHA
+from fairway.stoppers.half_at import HalfAt
+from fairway.stoppers.median import Median
+from fairway.stoppers.never import Never
+from fairway.stoppers.stopper import Stopper
+
+_KINDS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (Float, Int, Choice, Minimize, Maximize, AtMost, AtLeast, ACE, ASHA, Median, HalfAt, Never, Random)
+}
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A study without its history; a sampler or stopper of the user's own comes back as None."""
+
+    space: Space
+    problem: Problem
+    seed: int
+    sampler: Sampler | None
+    stopper: Stopper | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "space": _plain(dict(self.space)),
+            "objective": _plain(self.problem.objective),
+            "constraints": _plain(self.problem.constraints),
+            "seed": self.seed,
+            "sampler": _plain(self.sampler),
+            "stopper": _plain(self.stopper),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Identity:
+        """The identity that `to_json` wrote."""
+        try:
+            parameters = {name: _build(part) for name, part in data["space"].items()}
+            constraints = [_build(part) for part in data["constraints"]]
+            return cls(
+                space=Space(parameters),
+                problem=Problem(_build(data["objective"]), constraints),
+                seed=int(data["seed"]),
+                sampler=_build(data["sampler"]),
+                stopper=_build(data["stopper"]),
+            )
+        except (KeyError, TypeError, AttributeError, UsageError) as error:
+            raise StorageError(f"the log does not say what study it is of ({error}): it is damaged") from error
+
+    def refuse_another(self, stored: Mapping[str, Any]) -> None:
+        """Say how a stored study differs from this one, if it does in what makes a study."""
+        for part, mine in self.to_json().items():
+            if part in ("space", "objective", "constraints") and stored.get(part) != mine:
+                raise UsageError(f"the study in this storage has another {part}: {stored.get(part)} there, {mine} here")
+
+
+def _plain(part: Any) -> Any:
+    if is_dataclass(part):
+        return {"kind": type(part).__name__, **{item.name: _plain(getattr(part, item.name)) for item in fields(part)}}
+    if isinstance(part, Mapping):
+        return {name: _plain(value) for name, value in part.items()}
+    if isinstance(part, list | tuple | set | frozenset):
+        return [_plain(item) for item in part]
+    return part
+
+
+def _build(part: Mapping[str, Any]) -> Any:
+    arguments = dict(part)
+    kind = _KINDS.get(arguments.pop("kind"))
+    return None if kind is None else kind(**arguments)

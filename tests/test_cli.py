@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+import fairway as fw
+from fairway.cli import main
+from fairway.storage.sql import Database
+from tests.conftest import SPACE, run_curves
+
+CURVES = [[(auc / 10, {"eod": auc / 30}) for auc in (1, 5, 9)], [(0.4, {"eod": 0.1})] * 3]
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path / 'studies.db'}"
+
+
+@pytest.fixture
+def study(url):
+    study = fw.Study(
+        SPACE, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], stopper=fw.ACE(interval=1), storage=url, seed=0
+    )
+    run_curves(study, CURVES)
+    study.tell(study.ask(), failed="out of memory")
+    return study
+
+
+def test_list_names_the_studies(url, study, capsys):
+    assert main(["list", url]) == 0
+    assert "study" in capsys.readouterr().out
+    assert main(["list", url, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["name"], row["events"]) == ("study", len(study.log.read()))
+
+
+def test_list_of_an_empty_database_says_so(url, capsys):
+    assert main(["list", url]) == 0
+    assert capsys.readouterr().out == "no studies\n"
+
+
+def test_show_tells_goal_limits_best_and_last_trials(url, study, capsys):
+    assert main(["show", url, "study"]) == 0
+    out = capsys.readouterr().out
+    assert "maximize auc with eod <= 0.25, seed 0" in out
+    assert "3 trials: 2 completed, 1 failed" in out
+    assert f"best: trial {study.best.number}, step {study.best.step}: auc 0.5, eod 0.1667" in out
+    assert "out of memory" in out
+
+
+def test_show_as_json_holds_what_the_study_knows(url, study, capsys):
+    assert main(["show", url, "study", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["best"]["metrics"] == dict(study.best.metrics)
+    assert [trial["steps"] for trial in shown["trials"]] == [record.steps for record in study.trials]
+    assert [trial["training_seconds"] for trial in shown["trials"]] == [one.training_seconds for one in study.trials]
+    assert shown["counts"] == study.counts
+
+
+def test_show_of_a_study_without_a_feasible_trial(url, capsys):
+    study = fw.Study(SPACE, fw.Minimize("loss"), [fw.AtLeast("recall", 0.5)], storage=url, seed=0)
+    study.tell(study.ask(), loss=1.0, recall=0.1)
+    assert main(["show", url, "study"]) == 0
+    assert "nothing feasible yet" in capsys.readouterr().out
+
+
+def test_verify_agrees_with_an_honest_log_and_not_with_another(url, study, capsys):
+    assert main(["verify", url, "study"]) == 0
+    assert "all agree" in capsys.readouterr().out
+    database = Database(url)
+    with database._engine.begin() as connection:
+        tamper = (
+            """UPDATE fairway_event SET body = replace(body, '"interval":1', '"interval":2') WHERE kind = 'Reported'"""
+        )
+        connection.exec_driver_sql(tamper)
+    assert main(["verify", url, "study"]) == 1
+    assert "has interval 2, which should be 1" in capsys.readouterr().out
+    assert main(["verify", url, "study", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["faults"]
+
+
+def test_export_writes_what_was_asked_for(url, study, tmp_path, capsys):
+    for suffix in ("csv", "json"):
+        assert main(["export", url, "study", "-o", str(tmp_path / f"trials.{suffix}")]) == 0
+    rows = json.loads((tmp_path / "trials.json").read_text())
+    with (tmp_path / "trials.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert [row["metric.auc"] for row in rows] == [record.metrics.get("auc") for record in study.trials]
+    assert [row["status"] for row in table] == [record.status for record in study.trials]
+    assert main(["export", url, "study", "-o", str(tmp_path / "trials.xls")]) == 2
+    assert "ends in .csv, .json or .parquet" in capsys.readouterr().err
+
+
+def test_delete_asks_first(url, study, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("no\n"))
+    assert main(["delete", url, "study"]) == 1
+    assert len(Database(url).studies()) == 1
+    assert main(["delete", url, "study", "--yes"]) == 0
+    assert Database(url).studies() == []
+
+
+@pytest.mark.parametrize("command", [["show"], ["verify"], ["delete", "--yes"], ["export", "-o", "x.csv"]])
+def test_a_study_that_is_not_there_gets_a_sentence_and_exit_code_2(url, study, capsys, command):
+    assert main([command[0], url, "other", *command[1:]]) == 2
+    assert "has no study 'other'; it has 'study'" in capsys.readouterr().err
+
+
+def test_a_database_that_is_broken_gets_a_sentence(tmp_path, capsys):
+    (tmp_path / "broken.db").write_bytes(b"no database at all, only this text" * 20)
+    assert main(["list", f"sqlite:///{tmp_path / 'broken.db'}"]) == 2
+    err = capsys.readouterr().err
+    assert "file is not a database" in err
+    assert err.count("\n") == 1
+
+
+def test_hostile_names_and_reasons_are_shown_as_text(url, capsys):
+    name = "\x1b[31mred\x1b]0;title\x07<script>" + "x" * 10_000_000
+    space = {"\x1b[2Jp": fw.Choice(["\u202eleft", "\x00"])}
+    study = fw.Study(space, fw.Maximize("m\x1b[1m"), storage=url, name=name, seed=0)
+    study.tell(study.ask(), failed="\x1b[5mboom\r\n" + "y" * 1_000_000)
+    study.tell(study.ask(), {"m\x1b[1m": 0.5})
+    for command in (["list", url], ["show", url, name], ["list", url, "--json"], ["show", url, name, "--json"]):
+        assert main(command) == 0
+        out = capsys.readouterr().out
+        assert not any(letter in out for letter in "\x1b\x07\x00\r\u202e")
+        if "--json" not in command:
+            assert len(out) < 5000
+
+
+def test_the_command_is_installed():
+    run = subprocess.run([sys.executable, "-m", "fairway.cli", "--version"], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == fw.__version__
