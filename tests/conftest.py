@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
 import fairway as fw
 from fairway.clock import VirtualClock
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before LightGBM is loaded: its threads wait for each other
 
 settings.register_profile("fairway", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fairway")

@@ -122,7 +122,7 @@ class TestOptimize:
     @pytest.mark.parametrize(
         ("result", "sentence"),
         [
-            (None, "reported nothing"),
+            (None, "reported nothing and returned nothing: return {'auc': ..., 'eod': ...} or report"),
             (0.5, "a dict with auc, eod is expected"),
             ([0.5, 0.1], "a dict with auc, eod is expected"),
             ({"eod": 0.1}, "the objective 'auc' is missing"),
@@ -345,10 +345,13 @@ class TestOpening:
     @pytest.mark.parametrize(
         ("other", "sentence"),
         [
-            ({"space": {"y": fw.Float(0, 1)}}, "has another space"),
-            ({"objective": fw.Minimize("auc")}, "has another objective"),
-            ({"constraints": ()}, "has another constraints"),
-            ({"constraints": fw.AtMost("eod", 0.3)}, "'threshold': 0.25.* there, .*'threshold': 0.3.* here"),
+            ({"space": {"y": fw.Float(0, 1)}}, "has another space: x 'Float' there, missing here"),
+            ({"objective": fw.Minimize("auc")}, "has another objective: kind 'Maximize' there, 'Minimize' here"),
+            ({"constraints": ()}, r"has another constraints: \['eod'\] there, \[\] here"),
+            (
+                {"constraints": fw.AtMost("eod", 0.3)},
+                "constraints: threshold 0.25 there, 0.3 here; give this one another name",
+            ),
             ({"seed": 5}, "has seed 3; leave seed out"),
         ],
     )
@@ -464,7 +467,7 @@ def test_to_frame_has_a_row_a_trial(make_study):
 
 def test_to_frame_without_pandas_says_how_to_install_it(make_study, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(fw.MissingDependency, match=r"pip install 'fairway\[frame\]'"):
+    with pytest.raises(fw.MissingDependency, match="pip install pandas"):
         make_study().to_frame()
 
 

@@ -123,9 +123,10 @@ class TestOnceAtTheEnd:
             trial.report(auc=step / 10, eod=lambda: 0.2)
             if step == 4:
                 break
-        study.tell(trial)
+        assert study.tell(trial)  # that made it the best: the time to save the model
         assert (study.best.step, study.costs.checks) == (4, 1)
         assert study.trials[0].feasible is True
+        assert not study.tell(study.ask(), auc=0.1, eod=0.1)
 
     def test_a_loop_that_breaks_between_the_multiples_of_its_interval_is_checked_too(self, make_study):
         study = make_study(fw.ACE(interval=5))
@@ -205,10 +206,9 @@ class TestSeveralConstraints:
 
     def test_a_given_value_that_is_violated_saves_the_calls(self, make_study):
         study = make_study(fw.Never(), constraints=TWO)
-        trial = study.ask()
-        trial.report(auc=0.5, ms=50.0, eod=lambda: pytest.fail("called"))
-        study.tell(trial)
-        assert study.trials[0].feasible is False
+        study.tell(study.ask(), auc=0.1, ms=1.0, eod=lambda: 0.1)
+        study.tell(study.ask(), auc=0.5, ms=50.0, eod=lambda: pytest.fail("called"))
+        assert study.trials[1].feasible is False
 
     @pytest.mark.parametrize(
         ("stopper", "paid"),
@@ -229,16 +229,40 @@ class TestSeveralConstraints:
         study.tell(study.ask(), auc=0.5, eod=lambda: pytest.fail("called"), ms=1.0)
         assert study.trials[1].metrics == {"auc": 0.5, "eod": None, "ms": 1.0}
 
+    @pytest.mark.parametrize("interval", ["adaptive", "end"])
+    def test_a_given_limit_that_breaks_in_the_end_does_not_hide_what_was_feasible_before(self, timed, interval):
+        study, clock = timed(fw.ACE(interval=interval), constraints=TWO)
+        for _ in range(3):
+            trial = study.ask()
+            for step in trial.steps(20):  # from step 11 on, ms is beyond its limit
+                clock.now += 1000
+                trial.report(auc=step / 20, ms=float(step), eod=lambda _: 0.1, checkpoint=step)
+            study.tell(trial)
+        assert study.best.step == 10
+
+    def test_the_first_price_is_learned_even_where_a_given_limit_is_broken(self, timed):
+        study, clock = timed(fw.ACE(), constraints=TWO)
+        intervals = []
+        for _ in range(2):
+            trial = study.ask()
+            for step in trial.steps(20):
+                clock.now += 1000
+                decision = trial.report(auc=step / 20, ms=float(step), eod=lambda: 0.1)
+            intervals.append(decision.interval)
+            study.tell(trial)
+        assert intervals == [20, 1]
+        assert study.best.step == 10
+
     def test_a_late_check_is_not_made_where_a_given_value_is_violated(self, make_study):
         study = make_study(fw.Never(interval="end"), constraints=TWO)
+        study.tell(study.ask(), auc=0.1, ms=1.0, eod=lambda: 0.1)  # so that the price is known
         trial = study.ask()
         for step in trial.steps(5):
             trial.report(auc=0.5, ms=50.0, eod=lambda: pytest.fail("called"))
             if step == 2:
                 break
         study.tell(trial)
-        assert study.trials[0].steps == 2
-        assert [len(event.step) for event in reported(study)] == [2]
+        assert [len(event.step) for event in reported(study)] == [1, 2]
 
     def test_some_hold_and_some_missing_is_unknown(self, make_study):
         study = make_study(fw.Never(), constraints=TWO)

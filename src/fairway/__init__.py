@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -82,8 +81,6 @@ __all__ = [
     "__version__",
     "simulate",
 ]
-
-logging.getLogger("fairway").addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

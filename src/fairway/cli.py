@@ -164,7 +164,7 @@ def _export(options: argparse.Namespace) -> int:
 
             pd.DataFrame(rows).to_parquet(output)
         except ImportError as error:
-            raise MissingDependency("parquet needs pandas and pyarrow: pip install 'fairway[frame]' pyarrow") from error
+            raise MissingDependency("parquet needs pandas and pyarrow: pip install pandas pyarrow") from error
     else:
         raise UsageError(f"{output}: a file that ends in .csv, .json or .parquet is expected")
     _print(f"{len(rows)} trials written to {output}")

@@ -152,7 +152,8 @@ def from_json(data: Mapping[str, Any]) -> Event:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return value.tolist() if np.isfinite(value).all() else _plain(value.tolist())
+        plain = value.tolist()
+        return plain if np.isfinite(value).all() else _plain(plain)
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):

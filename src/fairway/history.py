@@ -64,7 +64,7 @@ class History:
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), [fw.AtMost("ms", 9.0)], seed=0)
     >>> for ms in (5.0, 20.0):
-    ...     study.tell(study.ask(), loss=0.5, ms=ms)
+    ...     best = study.tell(study.ask(), loss=0.5, ms=ms)
     >>> study.history.feasible
     array([ True, False])
     """

@@ -66,9 +66,34 @@ class Identity:
 
     def refuse_another(self, stored: Mapping[str, Any]) -> None:
         """Say how a stored study differs from this one, if it does in what makes a study."""
-        for part, mine in self.to_json().items():
-            if part in ("space", "objective", "constraints") and stored.get(part) != mine:
-                raise UsageError(f"the study in this storage has another {part}: {stored.get(part)} there, {mine} here")
+        mine = self.to_json()
+        for part in ("space", "objective", "constraints"):
+            difference = _difference(stored.get(part), mine[part])
+            if difference:
+                raise UsageError(
+                    f"the study in this storage has another {part}: {difference}; give this one another name"
+                )
+
+
+def _difference(there: Any, here: Any, path: str = "") -> str:
+    """Where two JSON values first differ, for people; empty if they do not."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in {**there, **here}:
+            found = _difference(there.get(key), here.get(key), f"{path}{key} ")
+            if found:
+                return found
+        return ""
+    if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        return next(filter(None, (_difference(*pair, path) for pair in zip(there, here, strict=True))), "")
+    return "" if there == here else f"{path}{_short(there)} there, {_short(here)} here"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        value = value.get("metric") or value.get("kind") or value
+    if isinstance(value, list):
+        return f"[{', '.join(_short(item) for item in value)}]"
+    return repr(value) if value is not None else "missing"
 
 
 def _plain(part: Any) -> Any:

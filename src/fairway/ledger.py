@@ -66,6 +66,7 @@ class Ledger:
         self.queue: deque[Mapping[str, Value]] = deque()
         self.counts: dict[Status, int] = {"completed": 0, "stopped": 0, "failed": 0}
         self.last_stop = ""
+        self.last_failure = ""
         self.ended: str | None = None
         self.best_ignoring_limits: tuple[int, Checkpoint] | None = None
         self.train_saved_ns = 0
@@ -128,6 +129,8 @@ class Ledger:
         course.checkpoint = event.checkpoint
         course.steps, course.train_ns, course.check_ns = event.steps, event.train_ns, event.check_ns
         self.counts[event.status] += 1
+        if event.status == "failed":
+            self.last_failure = f"trial {event.number}: {event.reason}"
         if course.verdict is not None:
             self.last_stop = f"trial {event.number}: {event.reason}"
             if course.total is not None:

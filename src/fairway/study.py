@@ -136,8 +136,11 @@ class Study:
 
     def tell(
         self, trial: Trial, metrics: Mapping[str, Given] | None = None, /, *, failed: str | None = None, **named: Given
-    ) -> None:
-        """End a trial: with its final metrics if it did not report them, or with the reason why it failed."""
+    ) -> bool:
+        """End a trial: with its final metrics if it did not report them, or with the reason why it failed.
+
+        True if that made it the study's best: by the metrics told, or by a check that was paid for when it ended.
+        """
         if not isinstance(trial, Trial):
             raise UsageError(f"tell({trial!r}): the Trial that ask() returned is expected")
         if trial.status != "running":
@@ -150,7 +153,8 @@ class Study:
             if metrics or named:
                 raise UsageError(f"trial {trial.number}: tell it either metrics or failed={failed!r}, not both")
             self._close(trial, "failed", str(failed))
-            return
+            return False
+        before = self._referee.incumbent
         if metrics is not None or named:
             trial._final = True
             try:
@@ -158,6 +162,8 @@ class Study:
             finally:
                 trial._final = False
         self._finish(trial)
+        after = self._referee.incumbent
+        return after is not None and after is not before and after.number == trial.number
 
     def _finish(self, trial: Trial) -> None:
         """End a trial that has reported all it will."""
@@ -192,7 +198,7 @@ class Study:
         catch: type[Exception] | tuple[type[Exception], ...] = Exception,
         progress: bool | None = None,
     ) -> None:
-        """Run trials until so many are done, or so many seconds have passed.
+        """Run so many more trials, or for so many seconds, whichever ends first.
 
         `function` trains in a loop and reports, or returns its metrics (or, without constraints, one number). An
         exception in `catch` fails its trial and the study goes on, unless nothing has ever succeeded. `timeout` and
@@ -259,6 +265,11 @@ class Study:
         return self._ledger.last_stop
 
     @property
+    def last_failure(self) -> str:
+        """Which trial failed last, and why."""
+        return self._ledger.last_failure
+
+    @property
     def ended(self) -> str | None:
         """Why the last run ended; None while the study is going on."""
         return self._ledger.ended
@@ -273,7 +284,7 @@ class Study:
         try:
             import pandas as pd  # noqa: PLC0415 - optional
         except ImportError:
-            raise MissingDependency("to_frame needs pandas: pip install 'fairway[frame]'") from None
+            raise MissingDependency("to_frame needs pandas: pip install pandas") from None
         rows = [
             {
                 "number": record.number,
@@ -296,12 +307,12 @@ class Study:
             self._catch_up()
             self._give_up_lost()
             while True:
-                self._catch_up()
                 number, queue = len(self._ledger.courses), self._ledger.queue
                 params = self.space.check(queue[0] if queue else propose(number))
                 asked = Asked(number, params, self._clock.at(), self._referee.worker, queued=bool(queue))
                 if self._append(asked):
                     break
+                self._catch_up()
             trial = Trial(
                 number,
                 dict(params),
@@ -368,7 +379,8 @@ class Study:
         if written:
             self._referee.finish(number, completed=status == "completed")
             logger.debug("trial %d %s: %s", number, status, reason)
-        self._catch_up()
+        if number in self._ledger.running:  # others wrote too, so it is not folded in yet
+            self._catch_up()
         return written
 
     # The log

@@ -55,8 +55,9 @@ class _Report(NamedTuple):
     step: int
     objective: float
     loss: float
-    offers: Mapping[str, Given]
+    offers: Mapping[str, Given]  # constraints by name, as values or callables
     checkpoint: Any
+    broken: bool  # a limit is known to be broken, by a value that came with it
 
 
 # What one report measured, on its way to the referee: step, objective, loss, values, prices, violation, train_ns, and
@@ -72,7 +73,8 @@ class Trial:
     >>> trial = study.ask()
     >>> for step in trial.steps(3):
     ...     decision = trial.report(auc=0.7 + step / 100, eod=lambda: 0.2)
-    >>> study.tell(trial)
+    >>> decision.best, study.tell(trial)
+    (True, False)
     >>> study.best.step, study.best.metrics
     (3, {'auc': 0.73, 'eod': 0.2})
     """
@@ -262,27 +264,39 @@ class Trial:
             self._begin(None)
         last = self._final or step == self._pace.total
         referee = self._referee
-        if self._pace.interval == 1:
-            pay = lazy > 0 and loss <= referee.bar and referee.worth(self.number, step, loss)
-        else:
-            pay = self._is_due(_Report(step, objective, loss, named if lazy else {}, checkpoint), last=last)
-        if not pay and lazy == len(named) == len(self._constraint):
+        every, all_lazy = self._pace.interval == 1, lazy == len(named) == len(self._constraint)
+        if every and all_lazy and (loss > referee.bar or not lazy):  # by far the most common case
             return step, objective, loss, referee.unmeasured, referee.all_saved, self._unpaid, train_ns, last
-        return self._measure(_Report(step, objective, loss, named, checkpoint), train_ns, pay=pay, last=last)
+        broken = lazy < len(named) and self._is_broken(named)
+        report = _Report(step, objective, loss, named, checkpoint, broken)
+        if every:
+            pay = lazy > 0 and referee.worth(self.number, step, loss)
+        else:
+            pay = self._is_due(report, lazy=lazy > 0, last=last)
+        if not pay and all_lazy:
+            return step, objective, loss, referee.unmeasured, referee.all_saved, self._unpaid, train_ns, last
+        return self._measure(report, train_ns, pay=pay, last=last)
 
-    def _is_due(self, report: _Report, *, last: bool) -> bool:
+    def _is_broken(self, offers: Mapping[str, Given]) -> bool:
+        """Whether a value that was given is beyond its limit."""
+        limits = self._referee.problem.constraints
+        given = [(limits[self._constraint[name]], name, offer) for name, offer in offers.items() if not callable(offer)]
+        return any(feasibility.excess(limit, self._number(name, offer)) for limit, name, offer in given)
+
+    def _is_due(self, report: _Report, *, lazy: bool, last: bool) -> bool:
         """Whether constraints are paid for at this report, where the interval is not 1; if not, maybe at the end."""
-        offers, pace, kept = bool(report.offers), self._pace, self._candidate
+        pace, kept = self._pace, self._candidate
         if pace.at_end:
-            if kept is not None and kept.checkpoint is not None and not (offers and report.loss < kept.loss):
+            better = kept is None or (report.broken, report.loss) < (kept.broken, kept.loss)
+            if kept is not None and kept.checkpoint is not None and not (lazy and better):
                 return False  # an earlier checkpoint is better
             due, worth = last, report.loss <= self._referee.bar
         else:
             due = last or report.step % (pace.interval or 1) == 0
             worth = self._referee.worth(self.number, report.step, report.loss)
         # Without checkpoints it is the last state that counts; one that offers nothing leaves nothing to check.
-        self._candidate = report if offers and not due else None
-        return offers and due and worth
+        self._candidate = report if lazy and not due else None
+        return lazy and due and worth
 
     def _look_back(self) -> _Observation | None:
         """The check at the end of training, if it is still to be made and worth its price."""
@@ -297,7 +311,7 @@ class Trial:
 
     def _measure(self, report: _Report, train_ns: int, *, pay: bool, last: bool) -> _Observation:
         """Take the constraints that came as values; call the others, if they are paid for, until one is violated."""
-        step, objective, loss, offers, checkpoint = report
+        step, objective, loss, offers, checkpoint, broken = report
         constraints = self._referee.problem.constraints
         values: list[float | None] = [None] * len(constraints)
         prices = [ABSENT] * len(constraints)
@@ -310,13 +324,14 @@ class Trial:
             else:
                 values[i] = self._number(name, offer)
                 prices[i] = 0
-        if pay and not (len(offers) > len(lazy) and feasibility.violation(constraints, values)):
+        if pay and not (broken and self._referee.check_rounds):  # the first price is learned in any case
             for i in self._referee.check_order(lazy):
                 name, began, self._paying = constraints[i].metric, self._clock(), True
                 try:
                     value = self._number(name, lazy[i]() if checkpoint is None else lazy[i](checkpoint))
                 except Exception as error:
-                    error.add_note(f"raised by constraint {name!r} of trial {self.number} at step {step}")
+                    given = "" if checkpoint is None else ", called with the checkpoint"
+                    error.add_note(f"raised by constraint {name!r} of trial {self.number} at step {step}{given}")
                     prices[i] = ABSENT
                     self._settle(step, objective, loss, values, prices, None, train_ns, last)
                     raise

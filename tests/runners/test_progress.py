@@ -18,14 +18,18 @@ study.optimize(lambda trial: {"auc": trial.params["x"], "eod": 0.1}, trials=20)
 
 def test_progress_tells_trials_stops_and_why_the_best_and_the_checks(make_study):
     study = make_study(fw.ACE(interval=1, tolerance="hard"))
-    assert describe(study, 5, 0.0) == ["0/5 trials in 0 s", "nothing feasible yet; checks 0 paid, 0 saved; seed 0"]
+    assert describe(study, 5, 0.0) == ["0/5 trials in 0 s, seed 0", "nothing feasible yet; checks 0 paid, 0 saved"]
     run_curves(study, [[(0.7, {"eod": 0.1})], [(0.6, {"eod": 0.9}), (0.9, {"eod": 0.5}), (0.9, {"eod": 0.5})]])
     study.ask()
     assert describe(study, None, 12.3) == [
-        "2 trials in 12 s, 1 running, 1 completed, 1 stopped",
-        "best auc 0.7, eod 0.1; checks 2 paid, 1 saved; seed 0",
+        "2 trials in 12 s, 1 running, 1 completed, 1 stopped, seed 0",
+        "best auc 0.7, eod 0.1; checks 2 paid, 1 saved",
         "last stop: trial 1: eod 0.5 > 0.25, violated at step 2 under hard tolerance",
     ]
+    study.tell(study.ask(), failed="out of memory")
+    shown = describe(study, 3, 1.0, before=2)
+    assert shown[0] == "1/3 trial in 1 s, 2 earlier, 1 running, 1 completed, 1 stopped, 1 failed, seed 0"
+    assert shown[-1] == "last failure: trial 3: out of memory"
 
 
 def test_plain_lines_where_it_is_no_terminal_and_silence_unless_asked_for(make_study, capsys):
@@ -35,7 +39,7 @@ def test_plain_lines_where_it_is_no_terminal_and_silence_unless_asked_for(make_s
     assert capsys.readouterr() == ("", "")
     study.optimize(lambda trial: {"auc": 0.5, "eod": 0.1}, trials=3, progress=True)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("9/9 trials in 0 s, 9 completed | best auc 0.5, eod 0.1; checks 0 paid")
+    assert line.startswith("3/3 trials in 0 s, 6 earlier, 9 completed, seed 0 | best auc 0.5, eod 0.1; checks 0 paid")
 
 
 def test_a_live_line_in_a_terminal():

@@ -41,8 +41,7 @@ def run(
     kinds = catch if isinstance(catch, tuple) else (catch,)
     if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
         raise UsageError(f"catch={catch!r}: an exception class or a tuple of them is expected")
-    goal = None if trials is None else trials + sum(study.counts.values())
-    with show(study, goal, progress):
+    with show(study, trials, progress):
         try:
             reason = _run(study, function, trials, limits, kinds)
         except KeyboardInterrupt:
@@ -95,7 +94,8 @@ def _run_one(
         fatal = isinstance(error, FairwayError) and (not isinstance(error, UsageError) or not _succeeded(study))
         if fatal or not isinstance(error, catch):
             raise
-        logger.warning("trial %d failed: %s", trial.number, why, exc_info=error)
+        logger.warning("trial %d failed: %s", trial.number, why)
+        logger.debug("where trial %d failed", trial.number, exc_info=error)
         return error
     return None
 
@@ -105,7 +105,7 @@ def _succeeded(study: Study) -> bool:
     return counts["completed"] + counts["stopped"] > 0
 
 
-def _write_down(write: Callable[..., None], *what: str) -> None:
+def _write_down(write: Callable[..., object], *what: str) -> None:
     """Write what can still be written, while another error is on its way to the user."""
     try:
         write(*what)
@@ -137,6 +137,11 @@ class _Limits:
 def _metrics(study: Study, trial: Trial, result: Any) -> Mapping[str, Any] | None:
     """What a function returned, as metrics by name."""
     if result is None:
+        if not trial._last and not trial.stopped:
+            wanted = ", ".join(f"{metric!r}: ..." for metric in study.problem.metrics)
+            raise UsageError(
+                f"trial {trial.number} reported nothing and returned nothing: return {{{wanted}}} or report"
+            )
         return None
     if trial._last or trial.stopped:
         raise UsageError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,30 +16,33 @@ _PLAIN_SECONDS = 5.0  # between lines where nobody watches live
 
 
 @contextmanager
-def show(study: Study, goal: int | None, wanted: bool | None) -> Iterator[None]:
+def show(study: Study, trials: int | None, wanted: bool | None) -> Iterator[None]:
     """Show progress inside the block: a few live lines in a terminal, a plain line every few seconds elsewhere.
 
-    `goal` is how many trials there will be; `wanted` None: only in a terminal.
+    `trials` is how many this run will make; `wanted` None: only in a terminal.
     """
     terminal = sys.stderr.isatty()
     if wanted is False or (wanted is None and not terminal):
         yield
         return
-    begun = time.monotonic()
+    begun, before = time.monotonic(), _finished(study)
+
+    def lines() -> list[str]:
+        return describe(study, trials, time.monotonic() - begun, before=before)
+
     if terminal:
         from rich.console import Console  # noqa: PLC0415 - only where something is shown
         from rich.live import Live  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
         def picture() -> Text:
-            lines = "\n".join(describe(study, goal, time.monotonic() - begun))
-            return Text(lines, no_wrap=True, overflow="ellipsis")
+            return Text("\n".join(lines()), no_wrap=True, overflow="ellipsis")
 
         with Live(console=Console(stderr=True), get_renderable=picture, refresh_per_second=8):
             yield
         return
     done = threading.Event()
-    printer = threading.Thread(target=_print_lines, args=(study, goal, begun, done), daemon=True)
+    printer = threading.Thread(target=_print_lines, args=(lines, done), daemon=True)
     printer.start()
     try:
         yield
@@ -48,23 +51,28 @@ def show(study: Study, goal: int | None, wanted: bool | None) -> Iterator[None]:
         printer.join()
 
 
-def _print_lines(study: Study, goal: int | None, begun: float, done: threading.Event) -> None:
+def _print_lines(lines: Callable[[], list[str]], done: threading.Event) -> None:
     over = False
     while not over:
         over = done.wait(_PLAIN_SECONDS)
-        sys.stderr.write(" | ".join(describe(study, goal, time.monotonic() - begun)[:2]) + "\n")
+        sys.stderr.write(" | ".join(lines()[:2]) + "\n")
         sys.stderr.flush()
 
 
-def describe(study: Study, goal: int | None, seconds: float) -> list[str]:
-    """Where a study stands: how many trials; the best one and the checks; the last stop."""
+def _finished(study: Study) -> int:
+    return sum(study.counts.values()) - study.counts["running"]
+
+
+def describe(study: Study, trials: int | None, seconds: float, *, before: int = 0) -> list[str]:
+    """Where a run stands: how many trials; the best one and the checks; the last stop and the last failure."""
     counts, referee = study.counts, study._referee
-    finished = counts["completed"] + counts["stopped"] + counts["failed"]
-    of = "" if goal is None else f"/{goal}"
-    tally = [f"{finished}{of} trials in {seconds:.0f} s"]
+    done = _finished(study) - before
+    tally = [f"{done}{'' if trials is None else f'/{trials}'} trial{'s' * (done != 1)} in {seconds:.0f} s"]
+    tally += [f"{before} earlier"] if before else []
     tally += [
         f"{counts[status]} {status}" for status in ("running", "completed", "stopped", "failed") if counts[status]
     ]
+    tally.append(f"seed {study.seed}")
     best = study.best
     if best is None:
         state = ["nothing feasible yet" if study.problem.constraints else "nothing measured yet"]
@@ -72,5 +80,6 @@ def describe(study: Study, goal: int | None, seconds: float) -> list[str]:
         state = ["best " + ", ".join(f"{name} {value:.4g}" for name, value in best.metrics.items())]
     if study.problem.constraints:
         state.append(f"checks {sum(referee.checks):,} paid, {sum(referee.saved):,} saved")
-    state.append(f"seed {study.seed}")
-    return [", ".join(tally), "; ".join(state)] + ([f"last stop: {study.last_stop}"] if study.last_stop else [])
+    lines = [", ".join(tally), "; ".join(state)]
+    lines += [f"last stop: {study.last_stop}"] if study.last_stop else []
+    return lines + ([f"last failure: {study.last_failure}"] if study.last_failure else [])

@@ -96,7 +96,7 @@ class Database:
                 f"storage={url!r}: sqlite:///file.db or postgresql://user@host/database is expected"
             ) from error
         except ImportError as error:
-            raise MissingDependency("PostgreSQL needs psycopg: pip install 'fairway[postgres]'") from error
+            raise MissingDependency("PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from error
         weakref.finalize(self, self._engine.dispose)  # connections are closed with the last study that uses them
         if self._sqlite:
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
@@ -139,7 +139,8 @@ class Database:
         except (SQLAlchemyError, OSError, ValueError) as error:
             cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
             why = str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__
-            raise StorageError(f"{self._shown} could not be {done}: {why}; what was told before is safe") from error
+            safe = "; what was told before is safe" if done == "written" else ""
+            raise StorageError(f"{self._shown} could not be {done}: {why}{safe}") from error
 
     @contextmanager
     def _writing(self, *, durable: bool = False) -> Iterator[sa.Connection]:
@@ -189,6 +190,15 @@ class SqlLog:
         self._database = database
         self._engine = database._engine
         self._study = study
+        self._lengthen = (
+            _study.update()
+            .where(_study.c.id == study)
+            .values(length=_study.c.length + sa.bindparam("more"))
+            .returning(_study.c.length)
+        )
+        bodies = sa.select(_event.c.body).where(_event.c.study == study).order_by(_event.c.position)
+        self._since = bodies.where(_event.c.position >= sa.bindparam("since"))
+        self._small = bodies.where(_event.c.kind != Reported.__name__)
 
     def append(self, events: Sequence[Event]) -> int | None:
         """Append all or nothing and return the new length; None if a claim was taken."""
@@ -202,16 +212,10 @@ class SqlLog:
             }
             for event in events
         ]
-        longer = (
-            _study.update()
-            .where(_study.c.id == self._study)
-            .values(length=_study.c.length + len(rows))
-            .returning(_study.c.length)
-        )
         with self._database._talking("written"):
             try:
                 with self._database._writing(durable=durable) as connection:
-                    length = connection.execute(longer).scalar()
+                    length = connection.execute(self._lengthen, {"more": len(rows)}).scalar()
                     if length is None:
                         raise StorageError("the study was deleted while it ran; what it told is gone with it")
                     for i, row in enumerate(rows):
@@ -223,11 +227,11 @@ class SqlLog:
 
     def read(self, since: int = 0) -> Sequence[Event]:
         """The events from a position on."""
-        return self._read(_event.c.position >= since)
+        return self._read(self._since, since=since)
 
     def summary(self) -> Sequence[Event]:
         """All events but the reports: enough for a list of trials, whatever the length of the study."""
-        return self._read(_event.c.kind != Reported.__name__)
+        return self._read(self._small)
 
     def attend(self, worker: int) -> None:
         """Show that a worker lives, now and every few seconds from a thread of its own."""
@@ -261,10 +265,9 @@ class SqlLog:
             return sa.literal_column("((julianday('now') - 2440587.5) * 86400.0)", sa.Float)
         return sa.literal_column("EXTRACT(EPOCH FROM clock_timestamp())::float8", sa.Float)
 
-    def _read(self, which: sa.ColumnElement[bool]) -> Sequence[Event]:
-        query = sa.select(_event.c.body).where(_event.c.study == self._study, which).order_by(_event.c.position)
+    def _read(self, query: sa.Select[Any], **values: int) -> Sequence[Event]:
         with self._database._talking("read"), self._engine.connect() as connection:
-            return [from_json(json.loads(body)) for (body,) in connection.execute(query)]
+            return [from_json(json.loads(body)) for body in connection.execute(query, values).scalars()]
 
 
 def _beat(log: weakref.ref[SqlLog], worker: int, stop: threading.Event) -> None:
