@@ -127,7 +127,7 @@ def main(seconds: float = 30.0, *, trials: int | None = None) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    console = Console()
+    console = Console(highlight=False)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for each other are slow on a busy machine
     try:
         import lightgbm  # noqa: PLC0415
@@ -174,7 +174,7 @@ def main(seconds: float = 30.0, *, trials: int | None = None) -> None:
         table.add_row(label, *_judged(best.metrics["auc"], best.metrics["eod"]))
     console.print(table)
     if best is not None:
-        console.print("  " + ", ".join(f"{name} {value:.4g}" for name, value in best.params.items()), highlight=False)
+        console.print("  " + ", ".join(f"{name} {value:.4g}" for name, value in best.params.items()))
     counts, costs = study.counts, study.costs
     done = sum(counts.values())
     console.print(
