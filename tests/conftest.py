@@ -36,8 +36,8 @@ def run_curves(study, curves, *, lazy=True):
         trial, decisions = study.ask(), []
         for step in trial.steps(len(curve)):
             objective, constraints = curve[step - 1]
-            if isinstance(study._clock, VirtualClock):
-                study._clock.now += 1000  # training takes time, checks next to none
+            if isinstance(study._owner.clock, VirtualClock):
+                study._owner.clock.now += 1000  # training takes time, checks next to none
             offers = {name: (lambda value=value: value) if lazy else value for name, value in constraints.items()}
             decisions.append(trial.report({study.problem.objective.metric: objective, **offers}))
         study.tell(trial)
@@ -47,8 +47,8 @@ def run_curves(study, curves, *, lazy=True):
 
 def flush(study):
     """Have the study's log, and what is folded from it, hold all that running trials have reported."""
-    study._flush()
-    study._catch_up()
+    study._owner.flush()
+    study._owner.catch_up()
 
 
 def make_recording(n=60, seed=0):

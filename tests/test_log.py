@@ -70,9 +70,9 @@ def fingerprint(study):
     columns = [
         getattr(history, name).tolist() for name in ("number", "x", "loss", "values", "violation", "partial", "step")
     ]
-    referee = study._referee
+    referee = study._owner.referee
     tallies = (referee.incumbent, referee.bar, referee.train_ns, referee.train_rows, referee.check_ns, referee.checks)
-    rest = (referee.violated, referee.saved, referee.check_rounds, study._ledger.running.keys())
+    rest = (referee.violated, referee.saved, referee.check_rounds, study._owner.ledger.running.keys())
     return repr(
         (columns, study.best, study.best_ignoring_limits, study.trials, study.costs, study.counts, tallies, rest)
     )
@@ -95,7 +95,7 @@ def test_a_replayed_study_decides_as_the_live_one_goes_on_to(stopper, before, af
     copy.append(list(one.log.read()))
     other = reopen(one, copy)
     for study in (one, other):
-        study._clock = VirtualClock()
+        study._owner.clock = VirtualClock()
     for _, auc, eod, ms, _, _ in after:
         decisions = []
         for study in (one, other):

@@ -158,7 +158,7 @@ class TestOptimize:
 
     def test_the_timeout_ends_the_run_and_a_second_call_goes_on(self, make_study):
         study = make_study()
-        study._clock = clock = VirtualClock()
+        study._owner.clock = clock = VirtualClock()
 
         def train(trial):
             for _ in trial.steps():
@@ -174,7 +174,7 @@ class TestOptimize:
 
     def test_a_trial_timeout_ends_a_trial_at_its_next_report(self, make_study):
         study = make_study(fw.ACE(interval="end"))
-        study._clock = clock = VirtualClock()
+        study._owner.clock = clock = VirtualClock()
 
         def train(trial):
             for _ in trial.steps(100):
@@ -414,7 +414,7 @@ class TestWherePeersFail:
         self, make_study, stopper
     ):
         study = make_study(stopper)
-        study._clock = VirtualClock()
+        study._owner.clock = VirtualClock()
         run_curves(study, [[(0.9, {"eod": 0.5})] * 20] * 20)
         run_curves(study, [[(0.6, {"eod": 0.1})] * 20])
         assert study.trials[-1].status == "completed"

@@ -23,8 +23,8 @@ def timed(make_study):
 
     def make(*args, **more):
         study = make_study(*args, **more)
-        study._clock = VirtualClock()
-        return study, study._clock
+        study._owner.clock = VirtualClock()
+        return study, study._owner.clock
 
     return make
 
@@ -46,7 +46,7 @@ def test_a_trial_measures_training_and_each_constraint_apart(timed):
     assert event.check_ns.tolist() == [[30, 7], [30, 7]]
     assert study.costs.training_seconds == 2e-6
     assert study.costs.check_seconds == pytest.approx(74e-9)
-    assert study._referee.cost_ratio() == pytest.approx(37 / 1000)
+    assert study._owner.referee.cost_ratio() == pytest.approx(37 / 1000)
 
 
 def test_adaptive_checks_at_the_end_until_a_price_is_known_then_by_theorem_1(timed):

@@ -63,7 +63,7 @@ def _time(report: Callable[[int], None]) -> float:
 def _known(study: fw.Study, trials: int, steps: int, *, first: int = 1) -> None:
     """Fold `trials` x `steps` reports into the study's referee, as if other workers had ruled on them."""
     rng = random.Random(0)  # noqa: S311 - a workload, not a secret
-    referee = study._referee
+    referee = study._owner.referee
     for number in range(trials):
         for step in range(first, first + steps):
             loss = -0.9 * rng.random()

@@ -47,9 +47,9 @@ def run(
         except KeyboardInterrupt:
             reason = "interrupted"
         except BaseException as error:
-            _write_down(study._end, _describe(error))
+            _write_down(study._owner.end, _describe(error))
             raise
-    study._end(reason)
+    study._owner.end(reason)
 
 
 def _run(
@@ -117,7 +117,7 @@ class _Limits:
     """The moments at which a run, and each of its trials, is over."""
 
     def __init__(self, study: Study, timeout: float | None, trial_timeout: float | None) -> None:
-        self._clock = study._clock.ns
+        self._clock = study._owner.clock.ns
         seconds = math.inf if timeout is None else positive(timeout, "timeout", what="number of seconds")
         self._each = math.inf
         if trial_timeout is not None:

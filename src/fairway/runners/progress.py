@@ -65,7 +65,7 @@ def _finished(study: Study) -> int:
 
 def describe(study: Study, trials: int | None, seconds: float, *, before: int = 0) -> list[str]:
     """Where a run stands: how many trials; the best one and the checks; the last stop and the last failure."""
-    counts, referee = study.counts, study._referee
+    counts, referee = study.counts, study._owner.referee
     done = _finished(study) - before
     tally = [f"{done}{'' if trials is None else f'/{trials}'} trial{'s' * (done != 1)} in {seconds:.0f} s"]
     tally += [f"{before} earlier"] if before else []

@@ -89,7 +89,7 @@ class _Simulator:
         self.left = np.ones(len(recording), bool)  # not run yet
         for trial in study.trials:
             self.left[recording.index.get(key(trial.params), [])] = False
-        for params in study._ledger.queue:
+        for params in study._owner.ledger.queue:
             self._find(params)
         self.trials: dict[int, Trial] = {}  # running
         self.events: list[tuple[int, int, Trial, int, Any]] = []
@@ -98,7 +98,7 @@ class _Simulator:
 
     def run(self) -> Simulation:
         study, end = self.study, self.budget * 1e9
-        study._clock = self.clock
+        study._owner.clock = self.clock
         try:
             for _ in range(self.workers):
                 self._start()
@@ -113,9 +113,9 @@ class _Simulator:
             for trial in self.trials.values():
                 trial._cut, trial._candidate = ended, None  # what finishes after the budget does not count
                 study.tell(trial)
-            study._end(ended)
+            study._owner.end(ended)
         finally:
-            study._clock = WallClock()
+            study._owner.clock = WallClock()
         best_after = None if self.best_at is None else self.best_at / 1e9
         share = 1 - float(self.left.mean())
         return Simulation(seconds=self.clock.now / 1e9, best_after=best_after, share_used=share, ended=ended)
@@ -130,7 +130,7 @@ class _Simulator:
             place = self.study.sampler.choose(self.study.history, self.recording.x[left], rng)
             return self.recording.params(int(left[place]))
 
-        trial = self.study._ask(propose)
+        trial = self.study._owner.ask(propose)
         k = self._find(trial.params)
         self.left[k] = False
         self.trials[trial.number] = trial
