@@ -282,6 +282,47 @@ def test_a_tell_that_comes_after_another_worker_ended_the_trial_is_refused(make_
     assert study.best.number == 1
 
 
+class Crowded(MemoryLog):
+    """A log into which another owner writes just before every other append."""
+
+    def __init__(self):
+        super().__init__()
+        self.other = None
+        self.calls = 0
+
+    def append(self, events):
+        other, self.other = self.other, None  # not while the other one writes
+        self.calls += other is not None
+        if other is not None and self.calls % 2:
+            trial = other.ask()
+            trial.report(auc=0.5, eod=0.1)
+            other.tell(trial)
+        self.other = other
+        return super().append(events)
+
+
+@given(st.sampled_from(STOPPERS), st.lists(act, max_size=30))
+def test_what_others_write_at_the_same_moment_is_neither_lost_nor_doubled(stopper, acts):
+    log = Crowded()
+    study, other = (fw.Study(SPACE, fw.Maximize("auc"), LIMITS, stopper=stopper, seed=0, storage=log) for _ in range(2))
+    log.other, told = other, 0
+    for _, auc, eod, ms, lazy, _ in acts:
+        trial = study.ask()
+        for _ in trial.steps(3):
+            trial.report({"auc": auc, "eod": (lambda v=eod: v) if lazy else eod, "ms": ms})
+        study.tell(trial)
+        told += 1
+    log.other = None
+    for each in (study, other):
+        flush(each)
+    reports = [event for event in log.read() if isinstance(event, Reported)]
+    rows = [(event.worker, act) for event in reports for act in event.acts.tolist()]
+    assert len(rows) == len(set(rows))
+    assert verify(log.read()).faults == []
+    assert sum(study.counts.values()) == len(study.trials) >= told
+    assert fingerprint(study) == fingerprint(other)
+
+
 def test_two_studies_on_one_log_share_numbers_and_findings():
     log = MemoryLog()
     one, other = (fw.Study(SPACE, fw.Maximize("auc"), LIMITS[:1], seed=0, storage=log) for _ in range(2))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from fairway.clock import Clock, WallClock
 from fairway.errors import FairwayError, StorageError, UsageError
@@ -108,23 +108,16 @@ class Owner:
         """Write that a trial ended, and only then forget it: a write that fails may be tried again."""
         with self._lock:
             self.catch_up()
-            written = self._tell(trial.number, status, reason, trial._batch(), trial._notes)
-            del self.running[trial.number]
-            trial._rows = []
-            trial._status = self.ledger.courses[trial.number].status
+            written = self._tell(trial.number, status, reason, trial)
+            course = self.ledger.courses[trial.number]
+            trial._status = course.status
         if not written:
-            why = self.ledger.courses[trial.number].reason
+            why = course.reason
             raise UsageError(f"trial {trial.number} was ended by another worker ({why}); its tell comes late")
 
-    def _tell(
-        self,
-        number: int,
-        status: Status,
-        reason: str,
-        batch: Reported | None = None,
-        notes: Mapping[str, Any] | None = None,
-    ) -> bool:
-        """Write that a trial ended, with its last reports; False if another worker was first."""
+    def _tell(self, number: int, status: Status, reason: str, trial: Trial | None = None) -> bool:
+        """Write that a trial ended, with its last reports if it is ours; False if another worker was first."""
+        batch = None if trial is None else trial._batch()
         steps, train_ns, check_ns = self.ledger.totals(number, batch)
         told = Told(
             number=number,
@@ -137,9 +130,11 @@ class Owner:
             steps=steps,
             train_ns=train_ns,
             check_ns=check_ns,
-            notes=notes or {},
+            notes={} if trial is None else trial._notes,
         )
         written = self.append(told) if batch is None else self.append(batch, told)
+        if trial is not None:
+            del self.running[number]  # before anything is folded: its reports are in the log, or too late for it
         if written:
             self.referee.finish(number, completed=status == "completed")
             logger.debug("trial %d %s: %s", number, status, reason)

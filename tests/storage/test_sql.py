@@ -17,6 +17,7 @@ import sqlalchemy as sa
 import fairway as fw
 from fairway.events import Asked
 from fairway.storage.sql import Database
+from fairway.verify import verify
 from tests.conftest import SPACE, run_curves
 
 CURVES = [[(auc / 10, {"eod": eod / 10}) for auc, eod in zip((1, 5, 9, 3), (0, 2, 4, 1), strict=True)]] * 6
@@ -140,6 +141,7 @@ def test_many_processes_share_one_study_without_a_gap_a_duplicate_or_a_loss(url)
     assert sorted(told) == list(range(80))
     study = open_study(url)
     assert study.counts["running"] == study.counts["failed"] == 0
+    assert verify(study.log.read()).faults == []
     database = Database(url)
     with database._engine.connect() as connection:
         rows = connection.exec_driver_sql("SELECT position FROM fairway_event ORDER BY position").scalars().all()
@@ -162,6 +164,7 @@ def test_what_was_told_survives_a_kill(url, delay):
     assert study.trials[-1].status in ("completed", "stopped")
     assert study.counts["running"] == 0
     assert {trial.reason for trial in study.trials if trial.status == "failed"} <= {"lost its worker"}
+    assert verify(study.log.read()).faults == []
 
 
 def test_a_worker_that_is_not_heard_of_loses_its_trials_and_its_late_tell_is_refused(url, monkeypatch):
