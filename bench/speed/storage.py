@@ -91,6 +91,7 @@ def _report_cost(folder: Path, at: int, k: int, reports: int = 2000) -> float:
     trial = _study(folder, f"from step {at}, {k}").ask()
     for _ in trial.steps(at - 1):
         trial.report(auc=0.5, eod=lambda: 0.3)
+    trial._flush()
     began = time.perf_counter()
     for step in range(at, at + reports):
         trial._step = step
