@@ -148,7 +148,8 @@ def _verify(options: argparse.Namespace) -> int:
 def _export(options: argparse.Namespace) -> int:
     identity, ledger = _load(options)
     output: Path = options.output
-    rows = [_flat(identity, ledger.record(number)) for number in range(len(ledger.courses))]
+    records = [ledger.record(number) for number in range(len(ledger.courses))]
+    rows = [record.row(identity.space, identity.problem) for record in records]
     if output.suffix == ".json":
         text = json.dumps([_finite(row) for row in rows], indent=1)
         output.write_text(text + "\n")
@@ -183,22 +184,6 @@ def _delete(options: argparse.Namespace) -> int:
     database.delete(options.name)
     _print(f"deleted {options.name}")
     return 0
-
-
-def _flat(identity: Identity, record: TrialRecord) -> dict[str, Any]:
-    """One trial as a row of a table."""
-    return {
-        "number": record.number,
-        "status": record.status,
-        "feasible": record.feasible,
-        **{f"param.{name}": record.params.get(name) for name in identity.space},
-        **{f"metric.{name}": record.metrics.get(name) for name in identity.problem.metrics},
-        "step": record.step,
-        "steps": record.steps,
-        "training_seconds": record.training_seconds,
-        "check_seconds": record.check_seconds,
-        "reason": record.reason,
-    }
 
 
 def _verdict(record: TrialRecord) -> str:

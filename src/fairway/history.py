@@ -50,6 +50,21 @@ class TrialRecord:
         """Whether it was ended before it was done: by the stopper or by a timeout."""
         return self.status == "stopped"
 
+    def row(self, space: Space, problem: Problem) -> dict[str, Any]:
+        """The trial as a row of a table, with a column for every parameter and metric."""
+        return {
+            "number": self.number,
+            "status": self.status,
+            "feasible": self.feasible,
+            **{f"param.{name}": self.params.get(name) for name in space},
+            **{f"metric.{name}": self.metrics.get(name) for name in problem.metrics},
+            "step": self.step,
+            "steps": self.steps,
+            "training_seconds": self.training_seconds,
+            "check_seconds": self.check_seconds,
+            "reason": self.reason,
+        }
+
 
 @dataclass(frozen=True, eq=False)
 class History:

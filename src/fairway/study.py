@@ -253,18 +253,7 @@ class Study:
             import pandas as pd  # noqa: PLC0415 - optional
         except ImportError:
             raise MissingDependency("to_frame needs pandas: pip install pandas") from None
-        rows = [
-            {
-                "number": record.number,
-                **{f"param.{name}": record.params.get(name) for name in self.space},
-                **{f"metric.{name}": record.metrics.get(name) for name in self.problem.metrics},
-                **{
-                    name: getattr(record, name)
-                    for name in ("feasible", "status", "step", "steps", "training_seconds", "check_seconds", "reason")
-                },
-            }
-            for record in self.trials
-        ]
+        rows = [record.row(self.space, self.problem) for record in self.trials]
         return pd.DataFrame(rows).set_index("number") if rows else pd.DataFrame()
 
     def _best(self, number: int, step: int, objective: float, values: Sequence[float | None]) -> Best:
