@@ -124,7 +124,7 @@ def test_every_ruling_of_every_owner_can_be_made_again_from_the_log(stopper, act
     assert result.faults == []
     reports = [event for event in log if isinstance(event, Reported)]
     begun = len({(event.worker, event.number) for event in reports})
-    rows = sum(len(event.step) for event in reports)
+    rows = sum(len(event.step) + len(event.payments) for event in reports)
     assert result.rulings == begun + rows + sum(isinstance(event, Told) for event in log)
 
 
@@ -202,7 +202,11 @@ def test_the_best_feasible_value_never_gets_worse_and_is_never_infeasible(stoppe
         ({"verdict": "because"}, "trial 8, step 1: because; ruled again"),
         ({"interval": 4}, "trial 8 has interval 4, which should be 1"),
         ({"objective": np.array([0.1])}, "constraints were paid for, and need not have been"),
-        ({"check_ns": np.array([[SAVED]])}, "constraints were not paid for, and should have been"),
+        ({"payments": np.zeros((0, 3), np.int64)}, "constraints were paid for without a decision"),
+        (
+            {"check_ns": np.array([[SAVED]]), "payments": np.zeros((0, 3), np.int64)},
+            "constraints were not paid for, and should have been",
+        ),
     ],
 )
 def test_a_log_that_was_tampered_with_is_found_out(make_study, change, fault):

@@ -57,14 +57,16 @@ class Reported:
     """Reports of one trial, n rows since its last flush.
 
     `worker` ruled on them; `acts` numbers its rulings, and `seen` is the log position up to which it had folded in
-    what others wrote: enough to rule again and compare. A row without training (`train_ns` ABSENT) is a constraint
-    paid later for a checkpoint reported before.
+    what others wrote: enough to rule again and compare. Fixing the trial's interval and choosing to pay are acts too,
+    and come before the ruling. A row without training (`train_ns` ABSENT) is a constraint paid later for a checkpoint
+    reported before.
     """
 
     number: int
     worker: int
     seen: int
     begun: int  # the worker's act at which the trial's interval was fixed
+    begun_seen: int  # and what it had seen then
     total: int | None
     interval: int | None
     acts: NDArray[np.int64]  # (n,)
@@ -73,6 +75,7 @@ class Reported:
     values: NDArray[np.float64]  # (n, m)
     train_ns: NDArray[np.int64]  # (n,)
     check_ns: NDArray[np.int64]  # (n, m): what was paid, or ABSENT or SAVED
+    payments: NDArray[np.int64]  # (k, 3): a row at which the worker chose to pay, its act, what it had seen then
     verdict: str | None = None  # the stopper's reason, where it ended the trial at the last row
     over: bool = False  # the trial had no step left after these, so that there was nothing to stop
 
@@ -111,6 +114,7 @@ _COLUMNS = {
     "values": np.float64,
     "train_ns": np.int64,
     "check_ns": np.int64,
+    "payments": np.int64,
 }
 
 
@@ -140,6 +144,7 @@ def from_json(data: Mapping[str, Any]) -> Event:
         if kind is Reported:
             for name, dtype in _COLUMNS.items():
                 content[name] = np.array(content[name], dtype)
+            content["payments"] = content["payments"].reshape(-1, 3)
         if kind is Told and content["checkpoint"] is not None:
             step, objective, values = content["checkpoint"]
             numbers = tuple(None if value is None else float(value) for value in values)

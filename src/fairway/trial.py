@@ -81,6 +81,7 @@ class Trial:
 
     __slots__ = (
         "_begun",
+        "_begun_seen",
         "_candidate",
         "_clock",
         "_constraint",
@@ -98,6 +99,8 @@ class Trial:
         "_overtime",
         "_pace",
         "_paying",
+        "_payment",
+        "_payments",
         "_referee",
         "_rows",
         "_send",
@@ -138,7 +141,7 @@ class Trial:
         self._failure = ""
         self._deadline: float = math.inf  # by the clock; a report after it cuts the trial
         self._overtime = ""  # with this reason
-        self._begun = -1
+        self._begun = self._begun_seen = -1
         self._pace = Pace(None, None, at_end=False)
         self._go_on = Decision(stop=False, reason="", interval=None, best=False)
         self._candidate: _Report | None = None  # what is checked when training ends, unless a better one comes
@@ -147,6 +150,8 @@ class Trial:
         self._step = 0  # where the loop over `steps` is
         self._last = 0  # the last step reported
         self._rows: list[tuple[int, int, float, int, Sequence[float | None], Sequence[int]]] = []
+        self._payment: tuple[int, int] | None = None  # the referee's act and what it had seen, for the row to come
+        self._payments: list[tuple[int, int, int]] = []  # the same for rows on their way to the log
         self._notes: dict[str, Any] = {}
         self._mark = self._flushed = clock.ns()
 
@@ -218,7 +223,7 @@ class Trial:
         """Fix the pace for so many steps."""
         with self._referee.lock:
             self._pace = self._referee.begin(total)
-            self._begun = self._referee.acts
+            self._begun, self._begun_seen = self._referee.acts, self._referee.seen
         self._go_on = Decision(stop=False, reason="", interval=self._pace.interval, best=False)
         self._mark = self._clock()
 
@@ -269,10 +274,7 @@ class Trial:
             return step, objective, loss, referee.unmeasured, referee.all_saved, self._unpaid, train_ns, last
         broken = lazy < len(named) and self._is_broken(named)
         report = _Report(step, objective, loss, named, checkpoint, broken)
-        if every:
-            pay = lazy > 0 and referee.worth(self.number, step, loss)
-        else:
-            pay = self._is_due(report, lazy=lazy > 0, last=last)
+        pay = self._chooses_to_pay(report, lazy=lazy > 0, last=last)
         if not pay and all_lazy:
             return step, objective, loss, referee.unmeasured, referee.all_saved, self._unpaid, train_ns, last
         return self._measure(report, train_ns, pay=pay, last=last)
@@ -283,8 +285,27 @@ class Trial:
         given = [(limits[self._constraint[name]], name, offer) for name, offer in offers.items() if not callable(offer)]
         return any(feasibility.excess(limit, self._number(name, offer)) for limit, name, offer in given)
 
+    def _chooses_to_pay(self, report: _Report, *, lazy: bool, last: bool) -> bool:
+        """Whether constraints are paid for at this report."""
+        referee = self._referee
+        with referee.lock:
+            if self._pace.interval == 1:
+                worth = lazy and referee.worth(self.number, report.step, report.loss)
+            else:
+                worth = self._is_due(report, lazy=lazy, last=last)
+            return worth and self._commit(report)
+
+    def _commit(self, report: _Report) -> bool:
+        """Make the choice to pay an act, unless a limit is known to be broken; the first price is always learned."""
+        referee = self._referee
+        if report.broken and referee.check_rounds:
+            return False
+        referee.acts += 1
+        self._payment = (referee.acts, referee.seen)
+        return True
+
     def _is_due(self, report: _Report, *, lazy: bool, last: bool) -> bool:
-        """Whether constraints are paid for at this report, where the interval is not 1; if not, maybe at the end."""
+        """Whether this report is one to pay at, where the interval is not 1; if not, maybe it is when training ends."""
         pace, kept = self._pace, self._candidate
         if pace.at_end:
             better = kept is None or (report.broken, report.loss) < (kept.broken, kept.loss)
@@ -301,17 +322,18 @@ class Trial:
     def _look_back(self) -> _Observation | None:
         """The check at the end of training, if it is still to be made and worth its price."""
         kept, self._candidate = self._candidate, None
-        if kept is None or self._verdict or self._failure or kept.loss > self._referee.bar:
+        if kept is None or self._verdict or self._failure:
             return None
         if kept.checkpoint is None and self._step > self._last:
             return None  # training went on after the report: its state is gone
-        observation = self._measure(kept, ABSENT, pay=True, last=True)
-        paid = any(price > 0 for price in observation[4])  # not where a value given with it is violated
-        return observation if paid else None
+        with self._referee.lock:
+            if kept.loss > self._referee.bar or not self._commit(kept):
+                return None
+        return self._measure(kept, ABSENT, pay=True, last=True)
 
     def _measure(self, report: _Report, train_ns: int, *, pay: bool, last: bool) -> _Observation:
         """Take the constraints that came as values; call the others, if they are paid for, until one is violated."""
-        step, objective, loss, offers, checkpoint, broken = report
+        step, objective, loss, offers, checkpoint, _ = report
         constraints = self._referee.problem.constraints
         values: list[float | None] = [None] * len(constraints)
         prices = [ABSENT] * len(constraints)
@@ -324,7 +346,7 @@ class Trial:
             else:
                 values[i] = self._number(name, offer)
                 prices[i] = 0
-        if pay and not (broken and self._referee.check_rounds):  # the first price is learned in any case
+        if pay:
             for i in self._referee.check_order(lazy):
                 name, began, self._paying = constraints[i].metric, self._clock(), True
                 try:
@@ -358,6 +380,9 @@ class Trial:
         referee = self._referee
         with referee.lock:
             verdict, best = referee.rule(self.number, step, loss, violation, values, prices, train_ns)
+            if self._payment is not None:
+                self._payments.append((len(self._rows), *self._payment))
+                self._payment = None
             self._rows.append((referee.acts, step, objective, train_ns, values, prices))
         if step > self._last:  # noqa: PLR1730 - a third of max's time
             self._last = step
@@ -381,7 +406,7 @@ class Trial:
             batch = self._batch()
             if batch is not None:
                 self._send(batch)
-                self._rows = []
+                self._rows, self._payments = [], []
 
     def _batch(self) -> Reported | None:
         """The rows since the last flush, if there are any."""
@@ -394,6 +419,7 @@ class Trial:
             worker=self._referee.worker,
             seen=self._referee.seen,
             begun=self._begun,
+            begun_seen=self._begun_seen,
             total=self._pace.total,
             interval=self._pace.interval,
             acts=np.array(acts, np.int64),
@@ -402,6 +428,7 @@ class Trial:
             values=np.array(values, np.float64).reshape(shape),
             train_ns=np.array(train_ns, np.int64),
             check_ns=np.array(prices, np.int64).reshape(shape),
+            payments=np.array(self._payments, np.int64).reshape(-1, 3),
             verdict=self._verdict or None,
             over=self._over,
         )

@@ -6,16 +6,17 @@ folded in. So a decision that was taken on stale knowledge is checked against ju
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from fairway import feasibility
 from fairway.errors import StorageError
 from fairway.events import ABSENT, SAVED, Event, Opened, Reported, Told
 from fairway.identity import Identity
 from fairway.problem import Problem
-from fairway.referee import Referee
+from fairway.referee import Pace, Referee
 from fairway.stoppers.stopper import Stopper
 
 
@@ -34,8 +35,10 @@ class Verification:
 
 class _Act(NamedTuple):
     number: int  # in the order of its worker's acts
+    seen: int  # the log position that the worker knew
+    kind: Literal["begin", "pay", "rule", "finish"]
     event: Reported | Told
-    row: int | None  # of a Reported; None: its trial's beginning
+    row: int  # of a Reported, where it pays or rules
 
 
 def verify(events: Sequence[Event]) -> Verification:
@@ -49,7 +52,7 @@ def verify(events: Sequence[Event]) -> Verification:
                 raise StorageError(
                     f"worker {event.worker} ran a stopper of its own, {kind}: it cannot be verified here"
                 )
-            _verify_worker(event.worker, events, identity.problem, identity.stopper, result)
+            _Worker(event.worker, identity.problem, identity.stopper, result).verify(events)
     return result
 
 
@@ -59,61 +62,83 @@ def _acts(worker: int, events: Sequence[Event]) -> list[_Act]:
         if isinstance(event, Reported) and event.worker == worker:
             if event.number not in begun:
                 begun.add(event.number)
-                acts.append(_Act(event.begun, event, None))
-            acts += [_Act(act, event, i) for i, act in enumerate(event.acts.tolist())]
+                acts.append(_Act(event.begun, event.begun_seen, "begin", event, 0))
+            acts += [_Act(act, event.seen, "rule", event, i) for i, act in enumerate(event.acts.tolist())]
+            acts += [_Act(act, seen, "pay", event, i) for i, act, seen in event.payments.tolist()]
         elif isinstance(event, Told) and event.worker == worker:
-            acts.append(_Act(event.act, event, None))
+            acts.append(_Act(event.act, 0, "finish", event, 0))
     return sorted(acts, key=lambda act: act.number)
 
 
-def _verify_worker(
-    worker: int, events: Sequence[Event], problem: Problem, stopper: Stopper, result: Verification
-) -> None:
-    referee, folded, verdicts = Referee(problem, stopper), 0, dict[int, str]()
-    for _, event, row in _acts(worker, events):
-        result.rulings += 1
-        trial = f"trial {event.number}"
-        if isinstance(event, Told):
-            stopped = verdicts.get(event.number)
-            agrees = stopped is None or (event.status, event.reason) == ("stopped", stopped)
-            agrees = agrees or event.status == "failed"
-            result.expect(holds=agrees, otherwise=f"{trial} ended as {event.status}, but was stopped: {stopped}")
-            referee.finish(event.number, completed=event.status == "completed")
-            continue
-        while folded < min(event.seen, len(events)):
-            other = events[folded]
-            if isinstance(other, Reported | Told) and other.worker != worker:
-                referee.fold(other)
-            folded += 1
-        if row is None:
-            pace = referee.begin(event.total)
-            same = (pace.total, pace.interval) == (event.total, event.interval)
-            result.expect(
-                holds=same, otherwise=f"{trial} has interval {event.interval}, which should be {pace.interval}"
+class _Worker:
+    """One worker's referee, made again."""
+
+    def __init__(self, worker: int, problem: Problem, stopper: Stopper, result: Verification) -> None:
+        self._worker, self._result = worker, result
+        self._referee = Referee(problem, stopper)
+        self._paces = defaultdict[int, Pace](lambda: Pace(None, 1, at_end=False))  # by trial
+        self._verdicts: dict[int, str] = {}
+
+    def verify(self, events: Sequence[Event]) -> None:
+        folded = 0
+        for act in _acts(self._worker, events):
+            while folded < min(act.seen, len(events)):
+                other = events[folded]
+                if isinstance(other, Reported | Told) and other.worker != self._worker:
+                    self._referee.fold(other)
+                folded += 1
+            self._result.rulings += 1
+            if isinstance(act.event, Told):
+                self._finish(act.event)
+            elif act.kind == "begin":
+                self._begin(act.event)
+            elif act.kind == "pay":
+                self._pay(act.event, act.row)
+            else:
+                self._rule(act.event, act.row)
+
+    def _begin(self, event: Reported) -> None:
+        pace = self._paces[event.number] = self._referee.begin(event.total)
+        same = (pace.total, pace.interval) == (event.total, event.interval)
+        wrong = f"trial {event.number} has interval {event.interval}, which should be {pace.interval}"
+        self._result.expect(holds=same, otherwise=wrong)
+
+    def _pay(self, event: Reported, i: int) -> None:
+        referee, step = self._referee, int(event.step[i])
+        loss = referee.problem.objective.sign * float(event.objective[i])
+        worth = loss <= referee.bar if self._paces[event.number].at_end else referee.worth(event.number, step, loss)
+        wrong = f"trial {event.number}, step {step}: constraints were paid for, and need not have been"
+        self._result.expect(holds=worth, otherwise=wrong)
+
+    def _rule(self, event: Reported, i: int) -> None:
+        referee, step, objective = self._referee, int(event.step[i]), float(event.objective[i])
+        problem, where = referee.problem, f"trial {event.number}, step {step}"
+        loss, prices = problem.objective.sign * objective, event.check_ns[i].tolist()
+        values = [value if price >= 0 else None for value, price in zip(event.values[i].tolist(), prices, strict=True)]
+        late = event.train_ns[i] == ABSENT
+        last = step == event.total or (event.over and step == event.step[event.train_ns >= 0].max())
+        paid = i in event.payments[:, 0]
+        if any(price > 0 for price in prices):
+            self._result.expect(holds=bool(paid), otherwise=f"{where}: constraints were paid for without a decision")
+        elif not late and not paid and SAVED in prices and not any(price >= 0 for price in prices):
+            pace = self._paces[event.number]
+            due = not pace.at_end and (last or step % (pace.interval or 1) == 0)
+            worth = due and referee.worth(event.number, step, loss)
+            self._result.expect(
+                holds=not worth, otherwise=f"{where}: constraints were not paid for, and should have been"
             )
-        else:
-            _verify_row(referee, event, row, result, verdicts)
+        amount = feasibility.violation(problem.constraints, values)
+        verdict, _ = referee.rule(event.number, step, loss, amount, values, prices, int(event.train_ns[i]))
+        reason = None if verdict is None or late or last else referee.reason(objective, values, verdict)
+        written = event.verdict if i == len(event.step) - 1 else None
+        if written is not None:
+            self._verdicts[event.number] = written
+        again = f"{where}: {written or 'went on'}; ruled again: {reason or 'goes on'}"
+        self._result.expect(holds=written == reason, otherwise=again)
 
-
-def _verify_row(referee: Referee, event: Reported, i: int, result: Verification, verdicts: dict[int, str]) -> None:
-    problem, step, objective = referee.problem, int(event.step[i]), float(event.objective[i])
-    where = f"trial {event.number}, step {step}"
-    loss, prices = problem.objective.sign * objective, event.check_ns[i].tolist()
-    values = [value if price >= 0 else None for value, price in zip(event.values[i].tolist(), prices, strict=True)]
-    late = event.train_ns[i] == ABSENT
-    if event.interval == 1 and not late and SAVED in prices and not any(price >= 0 for price in prices):
-        worth = referee.worth(event.number, step, loss)
-        result.expect(holds=not worth, otherwise=f"{where}: constraints were not paid for, and should have been")
-    if any(price > 0 for price in prices):
-        result.expect(
-            holds=loss <= referee.bar, otherwise=f"{where}: constraints were paid for, and need not have been"
-        )
-    amount = feasibility.violation(problem.constraints, values)
-    verdict, _ = referee.rule(event.number, step, loss, amount, values, prices, int(event.train_ns[i]))
-    nothing_left = late or step == event.total or (event.over and step == event.step[event.train_ns >= 0].max())
-    reason = None if verdict is None or nothing_left else referee.reason(objective, values, verdict)
-    written = event.verdict if i == len(event.step) - 1 else None
-    if written is not None:
-        verdicts[event.number] = written
-    same = written == reason
-    result.expect(holds=same, otherwise=f"{where}: {written or 'went on'}; ruled again: {reason or 'goes on'}")
+    def _finish(self, event: Told) -> None:
+        stopped = self._verdicts.get(event.number)
+        agrees = stopped is None or event.status == "failed" or (event.status, event.reason) == ("stopped", stopped)
+        wrong = f"trial {event.number} ended as {event.status}, but was stopped: {stopped}"
+        self._result.expect(holds=agrees, otherwise=wrong)
+        self._referee.finish(event.number, completed=event.status == "completed")
