@@ -39,6 +39,7 @@ class Enqueued:
     """A configuration that waits to be run before the sampler is asked again."""
 
     params: Mapping[str, Value]
+    losses: int = 0  # how often a trial of it was lost with its worker
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from fairway.events import Asked, Ended, Enqueued, Event, Opened, Reported, Stat
 from fairway.feasibility import Checkpoint
 from fairway.history import Columns, History, TrialRecord
 from fairway.problem import Problem
-from fairway.space import Space, Value
+from fairway.space import Space
 
 
 class Course:
@@ -25,6 +25,7 @@ class Course:
         "check_ns",
         "checkpoint",
         "last_step",
+        "losses",
         "notes",
         "params",
         "reason",
@@ -37,8 +38,9 @@ class Course:
         "x",
     )
 
-    def __init__(self, asked: Asked, x: NDArray[np.float64]) -> None:
+    def __init__(self, asked: Asked, x: NDArray[np.float64], losses: int) -> None:
         self.params = asked.params
+        self.losses = losses  # trials of this configuration before it, each lost with its worker
         self.worker = asked.worker
         self.x = x
         self.status: Status = "running"
@@ -63,7 +65,7 @@ class Ledger:
         self.opened: Mapping[str, Any] | None = None  # of what study this is the log
         self.courses: list[Course] = []
         self.running: dict[int, Course] = {}
-        self.queue: deque[Mapping[str, Value]] = deque()
+        self.queue: deque[Enqueued] = deque()
         self.counts: dict[Status, int] = {"completed": 0, "stopped": 0, "failed": 0}
         self.last_stop = ""
         self.last_failure = ""
@@ -83,16 +85,17 @@ class Ledger:
             self.workers += 1
             self.opened = self.opened or event.config
         elif isinstance(event, Enqueued):
-            self.queue.append(event.params)
+            self.queue.append(event)
         elif isinstance(event, Ended):
             self.ended = event.reason
 
     def _asked(self, event: Asked) -> None:
         if event.number != len(self.courses):
             raise StorageError(f"the log asks for trial {event.number} where {len(self.courses)} is due: it is damaged")
-        if event.queued:
-            self.queue.popleft()
-        course = Course(event, self._space.encode(event.params))
+        if event.queued and not self.queue:
+            raise StorageError(f"the log takes trial {event.number} from an empty queue: it is damaged")
+        losses = self.queue.popleft().losses if event.queued else 0
+        course = Course(event, self._space.encode(event.params), losses)
         self.courses.append(course)
         self.running[event.number] = course
         self.ended = None

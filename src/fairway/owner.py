@@ -1,18 +1,21 @@
 """One process owns a study's run: it samples, writes the log, folds it, and ends trials.
 
 What it knows is a fold of the log (`Ledger`, `Referee`), plus the trials it is running. Several owners may share a log:
-each takes a number as a worker, claims trials one by one, and folds in what the others write.
+each takes a number as a worker, claims trials one by one, and folds in what the others write. An owner may take numbers
+for further workers, processes that it runs trials in: it writes for them, and passes on what they have not seen.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeGuard
+from dataclasses import replace
+from typing import Any, TypeGuard
 
 from fairway.clock import Clock, WallClock
 from fairway.errors import FairwayError, StorageError, UsageError
-from fairway.events import Asked, Ended, Event, Opened, Reported, Status, Told
+from fairway.events import Asked, Ended, Enqueued, Event, Opened, Reported, Status, Told
 from fairway.identity import Identity
 from fairway.ledger import Ledger
 from fairway.problem import Problem
@@ -25,6 +28,8 @@ from fairway.storage.log import Log
 from fairway.trial import Trial
 
 logger = logging.getLogger("fairway")
+
+_WAITS_NS = 800_000_000  # reports that have waited for so long are sent to the log
 
 
 class Owner:
@@ -39,85 +44,107 @@ class Owner:
         self.clock: Clock = WallClock()
         self.ledger = Ledger(space, problem)
         self.referee = Referee(problem, stopper, worker=-1)
-        self._lock = self.referee.lock
-        self.running: dict[int, Trial] = {}
+        self.retry = 1  # how often a configuration is tried again after its trial was lost with its worker
+        self.running: dict[int, Trial] = {}  # in this process
+        self.lock = self.referee.lock  # held while anything known here changes
+        self._asking = threading.Lock()  # one proposal at a time, while reports go on
+        self._news: dict[int, list[Reported | Told]] = {}  # by further worker: what it has not seen
         self._position = 0  # of the log, folded so far
-        self._join()
+        self._behind = False  # others wrote before our last append
+        self.referee.worker = self._join()
+        log.attend(self.referee.worker, self.pulse)
         logger.info("study with seed %d, %s, %s", self.seed, sampler, stopper)
 
-    def finish(self, trial: Trial) -> None:
-        """End a trial that has reported all it will."""
-        late = trial._look_back()
-        if late is not None:
-            trial._settle(*late)
-        if trial._failure:
-            self.close(trial, "failed", trial._failure)
-        elif not trial._last:
-            if not trial._cut:
-                objective = self.problem.objective.metric
-                raise UsageError(
-                    f"trial {trial.number} reported nothing: tell(trial, {objective}=...) or tell(trial, failed='why')"
-                )
-            self.close(trial, "failed", trial._cut)
-        elif trial.stopped:
-            self.close(trial, "stopped", trial._verdict or trial._cut)
-        else:
-            self.close(trial, "completed", "")
+    # Trials
 
     def ask(self, propose: Callable[[int], Mapping[str, Value]] | None = None) -> Trial:
-        """Begin the next trial with what waits in the queue, or else with what is proposed for its number."""
+        """Begin the next trial, in this process."""
+        asked = self.assign(self.referee.worker, propose)
+        seed = trial_seed(self.seed, asked.number)
+        trial = Trial(
+            asked.number, dict(asked.params), seed=seed, referee=self.referee, send=self.append, clock=self.clock
+        )
+        with self.lock:
+            self.running[asked.number] = trial
+        return trial
+
+    def assign(self, worker: int, propose: Callable[[int], Mapping[str, Value]] | None = None) -> Asked:
+        """Give a worker the next trial: what waits in the queue, or else what is proposed for its number."""
         propose = propose or self._propose
-        with self._lock:
+        with self._asking:
             self.catch_up()
             self._give_up_lost()
             while True:
-                number, queue = len(self.ledger.courses), self.ledger.queue
-                params = self.space.check(queue[0] if queue else propose(number))
-                asked = Asked(number, params, self.clock.at(), self.referee.worker, queued=bool(queue))
-                if self.append(asked):
-                    break
-                self.catch_up()
-            trial = Trial(
-                number,
-                dict(params),
-                seed=trial_seed(self.seed, number),
-                referee=self.referee,
-                send=self.append,
-                clock=self.clock,
-            )
-            self.running[number] = trial
-            return trial
+                with self.lock:
+                    number, waiting = len(self.ledger.courses), next(iter(self.ledger.queue), None)
+                params = self.space.check(propose(number) if waiting is None else waiting.params)
+                asked = Asked(number, params, self.clock.at(), worker, queued=waiting is not None)
+                taken = self.append(asked)
+                self._follow()
+                if taken:
+                    return asked
 
     def _propose(self, number: int) -> Mapping[str, Value]:
-        return self.space.decode(self.sampler.propose(self.ledger.history(), stream(self.seed, number, "sampler")))
-
-    def _give_up_lost(self) -> None:
-        """Fail the running trials of workers that are gone."""
-        others = {course.worker for course in self.ledger.running.values()} - {self.referee.worker}
-        gone = self.log.lost(others) if others else set()
-        if gone:
-            for number in [n for n, course in self.ledger.running.items() if course.worker in gone]:
-                self._tell(number, "failed", "lost its worker")
-
-    def end(self, reason: str) -> None:
-        """Note why a run ended."""
-        self.append(Ended(reason, self.clock.at()))
-        logger.info("ended: %s", reason)
+        with self.lock:
+            history = self.ledger.history()
+        return self.space.decode(self.sampler.propose(history, stream(self.seed, number, "sampler")))
 
     def close(self, trial: Trial, status: Status, reason: str) -> None:
-        """Write that a trial ended, and only then forget it: a write that fails may be tried again."""
-        with self._lock:
+        """Write that a trial of this process ended, and only then forget it: a write that fails may be tried again."""
+        with self.lock:
             self.catch_up()
-            written = self._tell(trial.number, status, reason, trial)
+            written = self._tell(trial.number, status, reason, batch=trial._batch(), notes=trial._notes)
+            del self.running[trial.number]  # before anything is folded: its reports are in the log, or too late for it
+            self._follow()
             course = self.ledger.courses[trial.number]
             trial._status = course.status
         if not written:
             why = course.reason
             raise UsageError(f"trial {trial.number} was ended by another worker ({why}); its tell comes late")
 
-    def _tell(self, number: int, status: Status, reason: str, trial: Trial | None = None) -> bool:
-        """Write that a trial ended, with its last reports if it is ours; False if another worker was first."""
-        batch = None if trial is None else trial._batch()
+    def settle(self, batch: Reported | None, told: Told) -> bool:
+        """Write that a trial ended, with its last reports and what stands for it; False if another worker was first."""
+        with self.lock:
+            self.catch_up()
+            steps, train_ns, check_ns = self.ledger.totals(told.number, batch)
+            standing = self.ledger.standing(told.number, batch)
+            told = replace(told, checkpoint=standing, steps=steps, train_ns=train_ns, check_ns=check_ns)
+            written = self.append(*(() if batch is None else (batch,)), told)
+            self._follow()
+        return written
+
+    def give_up(self, number: int, reason: str, *, again: bool) -> bool:
+        """Fail a trial whose worker is gone; whether its configuration waits to be tried again."""
+        with self.lock:
+            course = self.ledger.running.get(number)
+            if course is None:
+                return False
+            again = again and course.losses < self.retry
+            then = [Enqueued(course.params, course.losses + 1)] if again else []
+            written = self._tell(number, "failed", reason, then=then)
+            self._follow()
+        return written and again
+
+    def _give_up_lost(self) -> None:
+        """Fail the running trials of others' workers that are gone."""
+        with self.lock:
+            known = {self.referee.worker, *self._news}
+            others = {course.worker for course in self.ledger.running.values()} - known
+            gone = self.log.lost(others) if others else set()
+            for number in [n for n, course in self.ledger.running.items() if course.worker in gone]:
+                self.give_up(number, "lost its worker", again=True)
+
+    def _tell(
+        self,
+        number: int,
+        status: Status,
+        reason: str,
+        *,
+        batch: Reported | None = None,
+        notes: Mapping[str, Any] | None = None,
+        then: Sequence[Event] = (),
+    ) -> bool:
+        """Write that a trial ended, by an act of this process; False if another worker was first."""
         steps, train_ns, check_ns = self.ledger.totals(number, batch)
         told = Told(
             number=number,
@@ -130,17 +157,20 @@ class Owner:
             steps=steps,
             train_ns=train_ns,
             check_ns=check_ns,
-            notes={} if trial is None else trial._notes,
+            notes=notes or {},
         )
-        written = self.append(told) if batch is None else self.append(batch, told)
-        if trial is not None:
-            del self.running[number]  # before anything is folded: its reports are in the log, or too late for it
+        written = self.append(*(() if batch is None else (batch,)), told, *then)
         if written:
             self.referee.finish(number, completed=status == "completed")
             logger.debug("trial %d %s: %s", number, status, reason)
-        if number in self.ledger.running:  # others wrote too, so it is not folded in yet
-            self.catch_up()
         return written
+
+    def end(self, reason: str) -> None:
+        """Note why a run ended."""
+        self.append(Ended(reason, self.clock.at()))
+        logger.info("ended: %s", reason)
+
+    # Workers
 
     def _agree(self, seed: int | None) -> int:
         """Make sure that the log, if it holds a study, holds this one; the seed, its own if none was given."""
@@ -152,20 +182,45 @@ class Owner:
             raise UsageError(f"the study in this storage has seed {stored['seed']}; leave seed out, or give that one")
         return int(stored.get("seed", fresh_seed() if seed is None else seed))
 
-    def _join(self) -> None:
+    def _join(self) -> int:
         """Take a number as a worker of this study."""
         identity = Identity(self.space, self.problem, self.seed, self.sampler, self.stopper).to_json()
         while True:
             self.catch_up()
             worker = self.ledger.workers
             if self.append(Opened(worker, identity)):
-                break
-        self.referee.worker = worker
-        self.log.attend(worker)
+                return worker
+
+    def enlist(self) -> Referee:
+        """Take a number for a further worker; the referee that it starts with."""
+        with self.lock:
+            worker = self._join()
+            self.log.attend(worker)
+            self.flush()
+            self.catch_up()
+            self._news[worker] = []
+            return self.referee.replica(worker, self._position)
+
+    def dismiss(self, worker: int) -> None:
+        """Keep no more news for a worker."""
+        with self.lock:
+            self._news.pop(worker, None)
+
+    def news(self, worker: int) -> tuple[list[Reported | Told], int] | None:
+        """What others wrote that a further worker has not seen, and up to which position; None if there is nothing."""
+        if not self._news[worker]:
+            return None
+        with self.lock:
+            events, self._news[worker] = self._news[worker], []
+            return events, self._position
+
+    # The log
 
     def append(self, *events: Event) -> bool:
         """Write to the log and fold it; False, with nothing written, if another worker was first to claim it."""
-        with self._lock:
+        with self.lock:
+            if any(self._is_foreign(event) for event in events):
+                self.flush()  # with what had been seen when those reports were ruled on
             try:
                 length = self.log.append(events)
             except FairwayError:
@@ -174,6 +229,8 @@ class Owner:
                 raise StorageError(f"the log could not be written ({error}); what was told before is safe") from error
             if length == self._position + len(events):  # nobody else wrote: no need to read it back
                 self._fold(events)
+            else:
+                self._behind = True
             return length is not None
 
     def _read(self, since: int) -> Sequence[Event]:
@@ -185,12 +242,31 @@ class Owner:
             raise StorageError(f"the log could not be read ({error})") from error
 
     def catch_up(self) -> None:
-        """Fold in what was written since, by this study or by others."""
-        events = self._read(self._position)
-        if any(self._is_foreign(event) for event in events):
-            self.flush()  # with what had been seen when those reports were ruled on
+        """Fold in what was written since, by this process or by others."""
+        with self.lock:
             events = self._read(self._position)
-        self._fold(events)
+            if any(self._is_foreign(event) for event in events):
+                self.flush()
+                events = self._read(self._position)
+            self._fold(events)
+            self._behind = False
+
+    def _follow(self) -> None:
+        """Fold in what the last append left unread, if others wrote too."""
+        if self._behind:
+            self.catch_up()
+
+    def pulse(self) -> None:
+        """While trials run, and not in their way: send reports that have waited, learn what others wrote."""
+        if not self.running and not self._news:
+            return
+        with self.lock:
+            now = self.clock.ns()
+            for trial in self.running.values():
+                if now - trial._flushed > _WAITS_NS:
+                    trial._flush()
+        if self._read(self._position):
+            self.catch_up()
 
     def _fold(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -199,9 +275,13 @@ class Owner:
             if self._is_foreign(event):
                 self.referee.fold(event)
                 self.referee.seen = self._position
+            if isinstance(event, Reported | Told):
+                for worker, unseen in self._news.items():
+                    if worker != event.worker:
+                        unseen.append(event)
 
     def flush(self) -> None:
-        """Send what running trials have reported to the log."""
+        """Send what the trials of this process have reported to the log."""
         for trial in self.running.values():
             trial._flush()
 

@@ -7,10 +7,11 @@ integer sums and a minimum.
 
 from __future__ import annotations
 
+import copy
 import math
 import threading
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fairway import feasibility
 from fairway.events import ABSENT, SAVED, Reported, Told
@@ -64,6 +65,19 @@ class Referee:
         self.unmeasured: tuple[float | None, ...] = (None,) * m
         self.all_saved = (SAVED,) * m
         self._all_saved_rows = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, lock=threading.RLock())
+
+    def replica(self, worker: int, seen: int) -> Referee:
+        """One for another worker, which starts from all that this one knows."""
+        with self.lock:
+            other = copy.deepcopy(self)
+        other.worker, other.acts, other.seen = worker, 0, seen
+        return other
 
     @property
     def saved(self) -> list[int]:

@@ -142,13 +142,8 @@ class Study:
             self._owner.close(trial, "failed", str(failed))
             return False
         before = self._owner.referee.incumbent
-        if metrics is not None or named:
-            trial._final = True
-            try:
-                trial.report(metrics, **named)  # type: ignore[arg-type]
-            finally:
-                trial._final = False
-        self._owner.finish(trial)
+        status, reason = trial._end(metrics, **named)
+        self._owner.close(trial, status, reason)
         after = self._owner.referee.incumbent
         return after is not None and after is not before and after.number == trial.number
 
@@ -163,15 +158,23 @@ class Study:
         trials: int | None = None,
         timeout: float | None = None,
         trial_timeout: float | None = None,
+        workers: int = 1,
+        backend: local.Backend | None = None,
+        retry: int = 1,
         catch: type[Exception] | tuple[type[Exception], ...] = Exception,
         progress: bool | None = None,
     ) -> None:
-        """Run so many more trials, or for so many seconds, whichever ends first.
+        """Run so many more trials, or for so many seconds, whichever ends first; both are totals over all workers.
 
         `function` trains in a loop and reports, or returns its metrics (or, without constraints, one number). An
         exception in `catch` fails its trial and the study goes on, unless nothing has ever succeeded. `timeout` and
         `trial_timeout` (seconds) end a trial at its next report. `progress`: live lines; by default in a terminal.
-        Ctrl-C ends the run; what was told is kept.
+        Ctrl-C ends the run, with running trials failed as "interrupted"; what was told is kept.
+
+        One worker runs in this process. Several run in processes of their own (`backend="process"`), started fresh;
+        any function that cloudpickle can send will do, and needs no `__main__` guard. Each trains with its share of
+        the cores, unless OMP_NUM_THREADS and the like say otherwise. A process that dies is replaced, and its trial is
+        tried again up to `retry` times. `backend="thread"` suits functions that wait, or that leave Python's lock.
         """
         local.run(
             self,
@@ -179,6 +182,9 @@ class Study:
             trials=trials,
             timeout=timeout,
             trial_timeout=trial_timeout,
+            workers=workers,
+            backend=backend,
+            retry=retry,
             catch=catch,
             progress=progress,
         )
@@ -245,7 +251,8 @@ class Study:
     @property
     def history(self) -> History:
         """The read-only columns that samplers see."""
-        return self._owner.ledger.history()
+        with self._owner.lock:
+            return self._owner.ledger.history()
 
     def to_frame(self) -> pd.DataFrame:
         """Every trial as a row of a pandas table: parameters, the metrics that stand for it, status and costs."""

@@ -219,6 +219,27 @@ class Trial:
         except (TypeError, ValueError) as error:
             raise UsageError(f"note: {error}; text, finite numbers, lists and dicts are expected") from None
 
+    def _end(self, metrics: Mapping[str, Given] | None = None, /, **named: Given) -> tuple[Status, str]:
+        """Report the last metrics, if any came, make the check that waits for the end, and say how it ended."""
+        if metrics is not None or named:
+            self._final = True
+            try:
+                self.report(metrics, **named)  # type: ignore[arg-type]
+            finally:
+                self._final = False
+        late = self._look_back()
+        if late is not None:
+            self._settle(*late)
+        if self._failure:
+            return "failed", self._failure
+        if not self._last and not self._cut:
+            raise UsageError(
+                f"trial {self.number} reported nothing: tell(trial, {self._objective}=...) or tell(trial, failed='why')"
+            )
+        if not self._last:
+            return "failed", self._cut
+        return ("stopped", self._verdict or self._cut) if self.stopped else ("completed", "")
+
     def _begin(self, total: int | None) -> None:
         """Fix the pace for so many steps."""
         with self._referee.lock:

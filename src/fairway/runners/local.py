@@ -1,16 +1,17 @@
-"""Runs trials one after another in this process."""
+"""Runs trials on this machine: one after another, or with several workers, each a thread or a process of its own."""
 
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from fairway.checks import is_number, positive, whole
-from fairway.errors import FairwayError, StudyFailed, UsageError
+from fairway.checks import whole
+from fairway.errors import FairwayError, UsageError
+from fairway.runners.evaluate import describe, evaluate
 from fairway.runners.progress import show
+from fairway.runners.run import Hand, Outcome, Run
 
 if TYPE_CHECKING:
     from fairway.study import Study
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("fairway")
 
-_HOPELESS = 3  # so many failures before any success, and the function is broken rather than unlucky
+Backend: TypeAlias = Literal["process", "thread"]
 
 
 def run(
@@ -28,136 +29,133 @@ def run(
     trials: int | None,
     timeout: float | None,
     trial_timeout: float | None,
+    workers: int,
+    backend: Backend | None,
+    retry: int,
     catch: type[Exception] | tuple[type[Exception], ...],
     progress: bool | None,
 ) -> None:
-    """The loop behind `Study.optimize`."""
+    """What `Study.optimize` does."""
     if not callable(function):
         raise UsageError(f"optimize({function!r}): a function that takes a trial is expected")
-    if trials is None and timeout is None:
-        raise UsageError("optimize: say when to end, with trials=, timeout= or both")
-    trials = None if trials is None else whole(trials, "trials")
-    limits = _Limits(study, timeout, trial_timeout)
-    kinds = catch if isinstance(catch, tuple) else (catch,)
-    if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
-        raise UsageError(f"catch={catch!r}: an exception class or a tuple of them is expected")
-    with show(study, trials, progress):
+    this = Run(study, trials=trials, timeout=timeout, trial_timeout=trial_timeout, catch=catch)
+    study._owner.retry = whole(retry, "retry", least=0)
+    hands = _hands(study, this, function, whole(workers, "workers"), backend)
+    with show(study, this.trials, progress):
         try:
-            reason = _run(study, function, trials, limits, kinds)
+            if len(hands) == 1 and backend is None:
+                this.work(hands[0])
+            else:
+                _work_together(this, hands)
         except KeyboardInterrupt:
-            reason = "interrupted"
+            this.ending = this.ending or "interrupted"
         except BaseException as error:
-            _write_down(study._owner.end, _describe(error))
+            _write_down(study._owner.end, describe(error))
             raise
-    study._owner.end(reason)
+    study._owner.end(this.reason)
 
 
-def _run(
-    study: Study,
-    function: Callable[[Trial], Any],
-    trials: int | None,
-    limits: _Limits,
-    catch: tuple[type[Exception], ...],
-) -> str:
-    """Run trials until there is a reason to end."""
-    done = failed = 0
-    while trials is None or done < trials:
-        if limits.passed():
-            return limits.reason
-        trial = study.ask()
-        limits.impose(trial)
-        error = _run_one(study, trial, function, catch)
-        done += 1
-        failed += trial.status == "failed"
-        if failed == done and (failed == _HOPELESS or done == trials) and not _succeeded(study):
-            how = "1 trial failed" if failed == 1 else f"{failed} trials failed"
-            why = study.trials[trial.number].reason
-            raise StudyFailed(f"{how} and none succeeded; the last one: {why}") from error
-    return "1 trial was run" if trials == 1 else f"{trials} trials were run"
+def _hands(
+    study: Study, this: Run, function: Callable[[Trial], Any], workers: int, backend: Backend | None
+) -> Sequence[Hand]:
+    if backend not in (None, "process", "thread"):
+        raise UsageError(f"backend={backend!r}: 'process' or 'thread' is expected")
+    if this.trials is not None:
+        workers = min(workers, this.trials)
+    if backend == "thread" or backend is None and workers == 1:
+        return [LocalHand(study, this, function) for _ in range(workers)]
+    from fairway.runners.process import ProcessHand, pack  # noqa: PLC0415 - only where processes are wanted
+
+    packed = pack(function)
+    return [ProcessHand(study._owner, this, packed, workers) for _ in range(workers)]
 
 
-def _run_one(
-    study: Study, trial: Trial, function: Callable[[Trial], Any], catch: tuple[type[Exception], ...]
-) -> Exception | None:
-    """Run one trial to its end; the exception that failed it, if one did.
+def _work_together(this: Run, hands: Sequence[Hand]) -> None:
+    """Have each hand work in a thread of its own until all are done; the first Ctrl-C ends it soon, the second now."""
 
-    A mistake in using fairway is raised at once while nothing has succeeded, and fails its trial like any other after
-    that; a log that cannot be written ends the run.
-    """
+    def work(hand: Hand) -> None:
+        try:
+            this.work(hand)
+        except BaseException as error:  # noqa: BLE001 - raised again in the main thread
+            if this.error is None:
+                this.error = error
+            cut(f"the run was ended by {describe(error)}")
+
+    def cut(why: str) -> None:
+        this.ending = this.ending or why
+        for hand in hands:
+            hand.cut()
+
+    threads = [
+        threading.Thread(target=work, args=(hand,), name=f"fairway worker {i}", daemon=True)
+        for i, hand in enumerate(hands)
+    ]
+    for thread in threads:
+        thread.start()
     try:
-        result = function(trial)
-        study.tell(trial, _metrics(study, trial, result))
-    except BaseException as error:
-        why = "interrupted" if isinstance(error, KeyboardInterrupt) else _describe(error)
-        if trial.status == "running":
-            _write_down(partial(study.tell, trial, failed=why))
-        fatal = isinstance(error, FairwayError) and (not isinstance(error, UsageError) or not _succeeded(study))
-        if fatal or not isinstance(error, catch):
+        try:
+            _join(threads)
+        except KeyboardInterrupt:
+            cut("interrupted")
+            _join(threads)
             raise
-        logger.warning("trial %d failed: %s", trial.number, why)
-        logger.debug("where trial %d failed", trial.number, exc_info=error)
-        return error
-    return None
+    except KeyboardInterrupt:
+        for hand in hands:
+            hand.abandon()
+        raise
+    if this.error is not None:
+        raise this.error
 
 
-def _succeeded(study: Study) -> bool:
-    counts = study.counts
-    return counts["completed"] + counts["stopped"] > 0
+def _join(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join()
 
 
-def _write_down(write: Callable[..., object], *what: str) -> None:
+class LocalHand:
+    """Runs trials in this process."""
+
+    def __init__(self, study: Study, this: Run, function: Callable[[Trial], Any]) -> None:
+        self._study, self._run, self._function = study, this, function
+        self._trial: Trial | None = None
+
+    def run_one(self) -> Outcome:
+        """Run a trial to its end."""
+        owner = self._study._owner
+        self._trial = trial = owner.ask()
+        seconds, trial._overtime = self._run.left()
+        trial._deadline = owner.clock.ns() + seconds * 1e9
+        try:
+            status, reason = evaluate(self._function, trial)
+            if self._run.ending:
+                status, reason = "failed", self._run.ending
+            owner.close(trial, status, reason)
+        except BaseException as error:  # noqa: BLE001 - the run knows which ones end it
+            why = "interrupted" if isinstance(error, KeyboardInterrupt) else self._run.ending or describe(error)
+            if trial.status == "running":
+                _write_down(owner.close, trial, "failed", why)
+            return Outcome(trial.number, failed=True, error=None if self._run.ending else error)
+        return Outcome(trial.number, failed=trial.status == "failed")
+
+    def cut(self) -> None:
+        """End the trial at its next report."""
+        trial = self._trial
+        if trial is not None:
+            trial._overtime, trial._deadline = self._run.ending, -1.0
+
+    def abandon(self) -> None:
+        """End the trial now; the function goes on until its next report, which is refused."""
+        trial = self._trial
+        if trial is not None and trial.status == "running":
+            _write_down(self._study._owner.close, trial, "failed", self._run.ending)
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+
+def _write_down(write: Callable[..., object], *what: Any) -> None:
     """Write what can still be written, while another error is on its way to the user."""
     try:
         write(*what)
     except FairwayError as error:
         logger.warning("%s", error)
-
-
-class _Limits:
-    """The moments at which a run, and each of its trials, is over."""
-
-    def __init__(self, study: Study, timeout: float | None, trial_timeout: float | None) -> None:
-        self._clock = study._owner.clock.ns
-        seconds = math.inf if timeout is None else positive(timeout, "timeout", what="number of seconds")
-        self._each = math.inf
-        if trial_timeout is not None:
-            self._each = positive(trial_timeout, "trial_timeout", what="number of seconds")
-        self._end = self._clock() + seconds * 1e9
-        self.reason = f"the timeout of {seconds:g} s has passed"
-
-    def passed(self) -> bool:
-        return self._clock() >= self._end
-
-    def impose(self, trial: Trial) -> None:
-        own = self._clock() + self._each * 1e9
-        late = f"longer than trial_timeout={self._each:g} s"
-        trial._deadline, trial._overtime = min((self._end, self.reason), (own, late))
-
-
-def _metrics(study: Study, trial: Trial, result: Any) -> Mapping[str, Any] | None:
-    """What a function returned, as metrics by name."""
-    if result is None:
-        if not trial._last and not trial.stopped:
-            wanted = ", ".join(f"{metric!r}: ..." for metric in study.problem.metrics)
-            raise UsageError(
-                f"trial {trial.number} reported nothing and returned nothing: return {{{wanted}}} or report"
-            )
-        return None
-    if trial._last or trial.stopped:
-        raise UsageError(
-            f"trial {trial.number} reported its steps and returned {result!r}; a loop that reports returns None"
-        )
-    if isinstance(result, Mapping):
-        return result
-    metrics = study.problem.metrics
-    if is_number(result) and len(metrics) == 1:
-        return {metrics[0]: float(result)}
-    raise UsageError(
-        f"the function returned {result!r}: a dict with {', '.join(metrics)} is expected, or reports on the way"
-    )
-
-
-def _describe(error: BaseException) -> str:
-    notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
-    text = str(error)
-    return f"{type(error).__name__}: {text}{notes}" if text else f"{type(error).__name__}{notes}"

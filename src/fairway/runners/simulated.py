@@ -89,8 +89,8 @@ class _Simulator:
         self.left = np.ones(len(recording), bool)  # not run yet
         for trial in study.trials:
             self.left[recording.index.get(key(trial.params), [])] = False
-        for params in study._owner.ledger.queue:
-            self._find(params)
+        for waiting in study._owner.ledger.queue:
+            self._find(waiting.params)
         self.trials: dict[int, Trial] = {}  # running
         self.events: list[tuple[int, int, Trial, int, Any]] = []
         self.scheduled = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, runtime_checkable
 
 from fairway.events import Event
@@ -22,8 +22,11 @@ class Log(Protocol):
     def read(self, since: int = 0) -> Sequence[Event]:
         """The events from a position on."""
 
-    def attend(self, worker: int) -> None:
-        """Let others know that a worker of this process lives, for as long as it does."""
+    def attend(self, worker: int, pulse: Callable[[], None] | None = None) -> None:
+        """Let others know that a worker of this process lives, for as long as the log is in use.
+
+        A log that others may write to calls `pulse`, a method, ten times a second from a thread of its own.
+        """
 
     def lost(self, workers: Collection[int]) -> set[int]:
         """Those of the workers that live no more, or have not been heard of for too long."""

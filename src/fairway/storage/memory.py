@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from fairway.events import Event, claim
 
@@ -31,7 +31,7 @@ class MemoryLog:
         with self._lock:
             return self._events[since:]
 
-    def attend(self, worker: int) -> None:
+    def attend(self, worker: int, pulse: Callable[[], None] | None = None) -> None:
         """Nothing to do: who shares this memory lives and dies with it."""
 
     def lost(self, workers: Collection[int]) -> set[int]:

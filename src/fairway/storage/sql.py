@@ -13,7 +13,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -31,6 +31,9 @@ VERSION = 1
 
 BEAT_SECONDS = 3.0
 """How often a worker shows that it lives."""
+
+PULSE_SECONDS = 0.1
+"""How often the owners of running trials learn what others wrote."""
 
 LEASE_SECONDS = 20.0
 """A worker that was not heard of for so long has lost its trials."""
@@ -190,6 +193,8 @@ class SqlLog:
         self._database = database
         self._engine = database._engine
         self._study = study
+        self._attended: list[int] = []
+        self._pulses: list[weakref.WeakMethod[Callable[[], None]]] = []
         self._lengthen = (
             _study.update()
             .where(_study.c.id == study)
@@ -233,17 +238,21 @@ class SqlLog:
         """All events but the reports: enough for a list of trials, whatever the length of the study."""
         return self._read(self._small)
 
-    def attend(self, worker: int) -> None:
-        """Show that a worker lives, now and every few seconds from a thread of its own."""
+    def attend(self, worker: int, pulse: Callable[[], None] | None = None) -> None:
+        """Show that a worker lives, now and every few seconds from a thread of the log's."""
         mine = {"study": self._study, "worker": worker, "machine": liveness.machine(), "process": os.getpid()}
         with self._database._talking("written"), self._database._writing() as connection:
             connection.execute(_worker.insert().values(**mine, beat=self._now))
-        stop = threading.Event()
-        weakref.finalize(self, stop.set)
-        threading.Thread(target=_beat, args=(weakref.ref(self), worker, stop), name="fairway beat", daemon=True).start()
+        if pulse is not None:
+            self._pulses.append(weakref.WeakMethod(pulse))
+        self._attended.append(worker)
+        if len(self._attended) == 1:
+            stop = threading.Event()
+            weakref.finalize(self, stop.set)
+            threading.Thread(target=_beat, args=(weakref.ref(self), stop), name="fairway beat", daemon=True).start()
 
-    def _show_life(self, worker: int) -> None:
-        mine = (_worker.c.study == self._study) & (_worker.c.worker == worker)
+    def _show_life(self) -> None:
+        mine = (_worker.c.study == self._study) & _worker.c.worker.in_(self._attended)
         with self._database._talking("written"), self._database._writing() as connection:
             connection.execute(_worker.update().where(mine).values(beat=self._now))
 
@@ -270,16 +279,23 @@ class SqlLog:
             return [from_json(json.loads(body)) for body in connection.execute(query, values).scalars()]
 
 
-def _beat(log: weakref.ref[SqlLog], worker: int, stop: threading.Event) -> None:
-    while not stop.wait(BEAT_SECONDS):
+def _beat(log: weakref.ref[SqlLog], stop: threading.Event) -> None:
+    shown = time.monotonic()
+    while not stop.wait(PULSE_SECONDS):
         alive = log()
         if alive is None:
             return
         try:
-            alive._show_life(worker)
+            if time.monotonic() - shown > BEAT_SECONDS:
+                alive._show_life()
+                shown = time.monotonic()
+            for pulse in [method() for method in alive._pulses]:
+                if pulse is not None:
+                    pulse()
         except FairwayError as error:  # the next beat may get through; if none does, the lease runs out
             logger.warning("%s", error)
-        del alive
+            stop.wait(BEAT_SECONDS)
+        alive = pulse = None
 
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:

@@ -1,0 +1,50 @@
+"""What running a user's function on a trial comes to, whichever process or thread it runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fairway.checks import is_number
+from fairway.errors import UsageError
+from fairway.events import Status
+from fairway.trial import Trial
+
+
+def evaluate(function: Callable[[Trial], Any], trial: Trial) -> tuple[Status, str]:
+    """Run a function on a trial to its end: how it ended, and why."""
+    return trial._end(_metrics(trial, function(trial)))
+
+
+def _metrics(trial: Trial, result: Any) -> Mapping[str, Any] | None:
+    """What a function returned, as metrics by name."""
+    metrics = trial._referee.problem.metrics
+    if result is None:
+        if not trial._last and not trial.stopped:
+            wanted = ", ".join(f"{metric!r}: ..." for metric in metrics)
+            raise UsageError(
+                f"trial {trial.number} reported nothing and returned nothing: return {{{wanted}}} or report"
+            )
+        return None
+    if trial._last or trial.stopped:
+        raise UsageError(
+            f"trial {trial.number} reported its steps and returned {result!r}; a loop that reports returns None"
+        )
+    if isinstance(result, Mapping):
+        return result
+    if is_number(result) and len(metrics) == 1:
+        return {metrics[0]: float(result)}
+    raise UsageError(
+        f"the function returned {result!r}: a dict with {', '.join(metrics)} is expected, or reports on the way"
+    )
+
+
+def describe(error: BaseException) -> str:
+    """An exception as a trial's reason: its kind, its text, and what was noted on it.
+
+    >>> describe(ValueError("no such solver"))
+    'ValueError: no such solver'
+    """
+    notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
+    text = str(error)
+    return f"{type(error).__name__}: {text}{notes}" if text else f"{type(error).__name__}{notes}"

@@ -1,0 +1,135 @@
+"""What the workers of one `optimize` share: how much is to be done and in what time, how much is done, why it ends."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from fairway.checks import positive, whole
+from fairway.errors import FairwayError, StudyFailed, UsageError
+from fairway.runners.evaluate import describe
+
+if TYPE_CHECKING:
+    from fairway.study import Study
+
+logger = logging.getLogger("fairway")
+
+_HOPELESS = 3  # so many failures before any success, and the function is broken rather than unlucky
+
+
+class Outcome(NamedTuple):
+    """What became of one trial, if it began; `again`: it was lost with its worker and will be tried again."""
+
+    number: int | None
+    failed: bool = False
+    error: BaseException | None = None
+    again: bool = False
+
+
+class Hand(Protocol):
+    """What runs one trial after another."""
+
+    def run_one(self) -> Outcome:
+        """Run a trial to its end."""
+
+    def cut(self) -> None:
+        """The run ends before its time: end the trial that runs, soon."""
+
+    def abandon(self) -> None:
+        """End it at once."""
+
+    def close(self) -> None:
+        """There are no more trials."""
+
+
+class Run:
+    """One call of `optimize`."""
+
+    def __init__(
+        self,
+        study: Study,
+        *,
+        trials: int | None,
+        timeout: float | None,
+        trial_timeout: float | None,
+        catch: type[Exception] | tuple[type[Exception], ...],
+    ) -> None:
+        if trials is None and timeout is None:
+            raise UsageError("optimize: say when to end, with trials=, timeout= or both")
+        self.trials = None if trials is None else whole(trials, "trials")
+        self._timeout = math.inf if timeout is None else positive(timeout, "timeout", what="number of seconds")
+        self._each = math.inf
+        if trial_timeout is not None:
+            self._each = positive(trial_timeout, "trial_timeout", what="number of seconds")
+        self._catch = catch if isinstance(catch, tuple) else (catch,)
+        if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in self._catch):
+            raise UsageError(f"catch={catch!r}: an exception class or a tuple of them is expected")
+        self._study = study
+        self._clock = study._owner.clock.ns
+        self._end = self._clock() + self._timeout * 1e9
+        self._lock = threading.Lock()
+        self._begun = self._done = self._failed = 0
+        self.ending = ""  # why it ends before its time: what runs is to be cut
+        self.error: BaseException | None = None  # that ended it
+
+    def work(self, hand: Hand) -> None:
+        """Run trials with one hand until there is a reason to end."""
+        try:
+            while self._take():
+                self._count(hand.run_one())
+        finally:
+            hand.close()
+
+    def left(self) -> tuple[float, str]:
+        """The seconds that a trial may take if it begins now, and why it ends after them."""
+        whole_run = ((self._end - self._clock()) / 1e9, self._overtime)
+        return min(whole_run, (self._each, f"longer than trial_timeout={self._each:g} s"))
+
+    @property
+    def _overtime(self) -> str:
+        return f"the timeout of {self._timeout:g} s has passed"
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, now that it has."""
+        if self._done == self.trials:
+            return "1 trial was run" if self.trials == 1 else f"{self.trials} trials were run"
+        return self.ending or self._overtime
+
+    def _take(self) -> bool:
+        """Whether there is another trial to run."""
+        with self._lock:
+            if self.ending or self._begun == self.trials or self._clock() >= self._end:
+                return False
+            self._begun += 1
+            return True
+
+    def _count(self, outcome: Outcome) -> None:
+        """Count a trial; raise what ends the run.
+
+        A mistake in using fairway is raised at once while nothing has succeeded, and fails its trial like any other
+        after that; a log that cannot be written ends the run.
+        """
+        with self._lock:
+            if outcome.number is None or outcome.again:
+                self._begun -= 1
+                return
+            self._done += 1
+            self._failed += outcome.failed
+            counts = self._study.counts
+            succeeded = counts["completed"] + counts["stopped"] > 0
+            hopeless = self._failed == self._done and (self._failed == _HOPELESS or self._done == self.trials)
+            failed = self._failed
+        error = outcome.error
+        if error is not None:
+            fatal = isinstance(error, FairwayError) and (not isinstance(error, UsageError) or not succeeded)
+            if fatal or not isinstance(error, self._catch):
+                raise error
+            logger.warning("trial %d failed: %s", outcome.number, describe(error))
+            logger.debug("where trial %d failed", outcome.number, exc_info=error)
+        if hopeless and not succeeded and not self.ending:
+            how = "1 trial failed" if failed == 1 else f"{failed} trials failed"
+            why = self._study.trials[outcome.number].reason
+            raise StudyFailed(f"{how} and none succeeded; the last one: {why}") from error

@@ -1,0 +1,177 @@
+"""Inside a worker process: it runs trials, decides from its own referee, and exchanges batches in the background.
+
+One thread sends, another receives, and neither holds the referee while it waits for the other side: so a training loop
+is never in the way of the exchange, nor the exchange in its way.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import cloudpickle
+
+from fairway.clock import WallClock
+from fairway.events import Reported, Status, Told
+from fairway.referee import Referee
+from fairway.runners.evaluate import describe, evaluate
+from fairway.space import Value
+from fairway.trial import Trial
+
+EXCHANGE_SECONDS = 0.04
+"""How long reports wait before they are sent, and news before they are passed on: together less than 100 ms."""
+
+_GRACE_SECONDS = 5.0  # for cleaning up, once the owner is gone
+
+
+class Begin(NamedTuple):
+    """To a worker: run this trial; its reports after so many seconds end it, with that reason."""
+
+    number: int
+    params: Mapping[str, Value]
+    seed: int
+    seconds: float
+    overtime: str
+
+
+class News(NamedTuple):
+    """To a worker: what others wrote since the last news, up to a position of the log."""
+
+    events: list[Reported | Told]
+    position: int
+
+
+class Settled(NamedTuple):
+    """To a worker: its trial's end is in the log, unless somebody else had ended it."""
+
+    written: bool
+
+
+class Quit(NamedTuple):
+    """To a worker: no more trials."""
+
+
+class Ready(NamedTuple):
+    """From a worker: it may begin, unless there was a problem."""
+
+    problem: str = ""
+
+
+class Done(NamedTuple):
+    """From a worker: its trial ended, with its last reports; the exception, if one ended it, and where it was."""
+
+    batch: Reported | None
+    told: Told
+    error: bytes | None
+    trace: str
+
+
+def main(handle: int) -> None:
+    """Serve the owner at the other end of a connection until it says so or is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the owner says what to do
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the function can clean up
+    connection = Connection(handle)
+    try:
+        referee, function = (cloudpickle.loads(connection.recv_bytes()) for _ in range(2))
+    except Exception as error:  # noqa: BLE001 - whatever the user's modules raise
+        connection.send(Ready(describe(error)))
+        return
+    try:
+        connection.send(Ready())
+        _Worker(connection, referee, function).run()
+    except (KeyboardInterrupt, OSError, EOFError):
+        pass
+
+
+class _Worker:
+    def __init__(self, connection: Connection, referee: Referee, function: Callable[[Trial], Any]) -> None:
+        self._connection, self._referee, self._function = connection, referee, function
+        self._trial: Trial | None = None
+        self._orders: queue.SimpleQueue[Begin | Settled | Quit] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[Reported | Done] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        for loop in (self._send, self._receive):
+            threading.Thread(target=loop, name=f"fairway {loop.__name__}", daemon=True).start()
+        while isinstance(begin := self._orders.get(), Begin):
+            told = self._run_one(begin)
+            settled = self._orders.get()
+            if isinstance(settled, Settled) and settled.written:
+                self._referee.finish(told.number, completed=told.status == "completed")
+
+    def _run_one(self, begin: Begin) -> Told:
+        clock, referee = WallClock(), self._referee
+        trial = Trial(begin.number, begin.params, seed=begin.seed, referee=referee, send=self._outbox.put, clock=clock)
+        trial._deadline, trial._overtime = clock.ns() + begin.seconds * 1e9, begin.overtime
+        self._trial = trial
+        status: Status
+        error, trace = None, ""
+        try:
+            status, reason = evaluate(self._function, trial)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as problem:  # noqa: BLE001 - the owner knows which ones end the study
+            status, reason, error, trace = "failed", describe(problem), _packed(problem), traceback.format_exc()
+        with referee.lock:
+            batch, self._trial = trial._batch(), None
+            told = Told(begin.number, status, reason, clock.at(), referee.worker, referee.acts + 1, notes=trial._notes)
+        trial._status = status
+        self._outbox.put(Done(batch, told, error, trace))
+        return told
+
+    def _flush(self) -> None:
+        with self._referee.lock:
+            if self._trial is not None:
+                self._trial._flush()
+
+    def _send(self) -> None:
+        while True:
+            try:
+                message = self._outbox.get(timeout=EXCHANGE_SECONDS)
+            except queue.Empty:
+                self._flush()
+                continue
+            try:
+                self._connection.send(message)
+            except OSError:
+                return
+
+    def _receive(self) -> None:
+        while True:
+            try:
+                message = self._connection.recv()
+            except (EOFError, OSError):
+                return _leave()
+            if not isinstance(message, News):
+                self._orders.put(message)
+                continue
+            with self._referee.lock:
+                self._flush()  # with what had been seen when those reports were ruled on
+                for event in message.events:
+                    self._referee.fold(event)
+                self._referee.seen = message.position
+
+
+def _leave() -> None:
+    """The owner is gone: interrupt the function, and do not wait for it for ever."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_GRACE_SECONDS)
+    os._exit(1)
+
+
+def _packed(error: BaseException) -> bytes | None:
+    """An exception that can be unpacked elsewhere; None if it cannot."""
+    try:
+        packed: bytes = cloudpickle.dumps(error)
+        pickle.loads(packed)  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - whatever the user's exception raises when it is built
+        return None
+    return packed

@@ -1,0 +1,335 @@
+"""Several workers on one study: threads, and processes that are started fresh, die, and are replaced."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import fairway as fw
+from fairway.events import Reported
+from fairway.verify import verify
+
+BACKENDS = ["process", "thread"]
+
+
+def train(trial):
+    x = trial.params["x"]
+    for step in trial.steps(20):
+        time.sleep(0.002)
+        trial.report(auc=x * (1 - 0.5**step), eod=lambda: x / 3)
+    trial.note(process=os.getpid())
+
+
+def check(study, trials):
+    assert [trial.number for trial in study.trials] == list(range(trials))
+    assert study.counts["running"] == 0
+    assert verify(study.log.read()).faults == []
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_workers_share_the_trials_of_a_run(make_study, backend):
+    study = make_study()
+    study.optimize(train, trials=30, workers=3, backend=backend)
+    check(study, 30)
+    assert study.ended == "30 trials were run"
+    assert study.counts["failed"] == 0
+    processes = {trial.notes["process"] for trial in study.trials}
+    assert (len(processes), os.getpid() in processes) == ((3, False) if backend == "process" else (1, True))
+    study.optimize(train, trials=5, workers=2, backend=backend)  # it goes on
+    check(study, 35)
+
+
+def test_what_one_process_finds_out_the_others_know(make_study):
+    study = make_study(fw.ACE(interval=1))
+    study.optimize(train, trials=40, workers=3)
+    reports = [event for event in study.log.read() if isinstance(event, Reported)]
+    by_worker = {}
+    for event in reports:
+        by_worker.setdefault(event.worker, []).append(event.seen)
+    assert len(by_worker) == 3
+    for seen in by_worker.values():
+        assert seen == sorted(seen)
+        assert seen[-1] > len(reports) / 2
+    assert study.counts["stopped"] > 5
+
+
+def test_a_new_process_starts_with_all_that_was_known(make_study):
+    study = make_study(fw.ACE(interval=1))
+    study.tell(study.ask(), auc=0.99, eod=0.1)
+    study.optimize(train, trials=4, workers=2)
+    assert study.costs.checks == 0  # nothing came near the best one, so nothing was worth checking
+    check(study, 5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_exception_fails_its_trial_and_no_other(make_study, backend):
+    def fragile(trial):
+        if trial.number == 3:
+            raise ValueError("no such solver")
+        return {"auc": 0.5, "eod": 0.1}
+
+    study = make_study()
+    study.optimize(fragile, trials=8, workers=2, backend=backend)
+    check(study, 8)
+    assert [(trial.number, trial.reason) for trial in study.trials if trial.status == "failed"] == [
+        (3, "ValueError: no such solver")
+    ]
+
+
+class OddError(Exception):
+    """An exception that cannot be built again from its arguments."""
+
+    def __init__(self, one, other):
+        super().__init__(f"{one} and {other}")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_exception_that_is_not_to_be_caught_ends_the_run(make_study, backend):
+    def fragile(trial):
+        if trial.number == 2:
+            raise KeyError("missing")
+        return {"auc": 0.5, "eod": 0.1}
+
+    study = make_study()
+    with pytest.raises(KeyError, match="missing") as caught:
+        study.optimize(fragile, trials=8, workers=2, backend=backend, catch=ValueError)
+    assert study.ended == "KeyError: 'missing'"
+    if backend == "process":
+        assert "in fragile" in str(caught.value.__cause__)
+    assert study.trials[2].status == "failed"
+    assert study.counts["running"] == 0
+
+
+def test_an_exception_that_cannot_travel_is_told_in_words(make_study):
+    def fragile(trial):
+        raise OddError("this", "that")
+
+    study = make_study()
+    with pytest.raises(
+        fw.StudyFailed, match="3 trials failed and none succeeded; the last one: OddError: this and that"
+    ):
+        study.optimize(fragile, trials=8, workers=2)
+    with pytest.raises(RuntimeError, match="OddError: this and that"):
+        study.optimize(fragile, trials=8, workers=2, catch=ValueError)
+
+
+def test_an_exit_of_the_function_ends_the_run(make_study):
+    with pytest.raises(SystemExit, match="enough"):
+        make_study().optimize(lambda trial: sys.exit("enough"), trials=8, workers=2)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSEGV, None])
+def test_a_process_that_dies_is_replaced_and_its_trial_is_tried_again(make_study, tmp_path, how):
+    def dies_once(trial):
+        flag = tmp_path / "died"
+        if trial.number == 2 and not flag.exists():
+            trial.report(auc=0.2, eod=0.1)
+            time.sleep(0.3)
+            flag.touch()
+            os._exit(7) if how is None else os.kill(os.getpid(), how)
+        return {"auc": 0.5, "eod": 0.1}
+
+    study = make_study()
+    study.optimize(dies_once, trials=10, workers=2)
+    check(study, 11)
+    (lost,) = [trial for trial in study.trials if trial.status == "failed"]
+    name = "it exited with code 7" if how is None else f"killed by {how.name}"
+    assert (lost.reason, lost.steps) == (f"lost its worker ({name})", 1)
+    assert [trial.params for trial in study.trials].count(lost.params) == 2
+    assert study.counts["completed"] == 10
+
+
+@pytest.mark.parametrize("retry", [0, 2])
+def test_a_trial_that_always_kills_its_process_is_given_up(make_study, retry):
+    def dies(trial):
+        if trial.params["x"] == 0.125:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"auc": 0.5, "eod": 0.1}
+
+    study = make_study()
+    study.enqueue({"x": 0.125})
+    study.optimize(dies, trials=4, workers=2, retry=retry)
+    check(study, 4 + retry)
+    assert [trial.status for trial in study.trials if trial.params["x"] == 0.125] == ["failed"] * (retry + 1)
+
+
+def test_processes_that_all_die_end_the_run_with_a_sentence(make_study):
+    with pytest.raises(fw.StudyFailed, match=r"3 trials failed .* lost its worker \(killed by SIGKILL\)"):
+        make_study().optimize(lambda trial: os.kill(os.getpid(), signal.SIGKILL), trials=9, workers=2)
+
+
+def test_what_cannot_be_sent_to_a_process_is_said(make_study):
+    study = make_study()
+    with pytest.raises(fw.UsageError, match=r"cannot be sent to worker processes .* or use backend='thread'"):
+        study.optimize(lambda trial: study.best, trials=2, workers=2)
+    lock = threading.Lock()
+    with pytest.raises(fw.UsageError, match="cannot be sent"):
+        study.optimize(lambda trial: lock, trials=2, workers=2)
+    for wrong, sentence in (
+        ({"workers": 0}, "workers=0"),
+        ({"backend": "fork"}, "backend='fork': 'process' or 'thread' is expected"),
+        ({"retry": -1}, "retry=-1"),
+    ):
+        with pytest.raises(fw.UsageError, match=sentence):
+            study.optimize(train, trials=2, **wrong)
+
+
+def test_a_function_whose_module_is_gone_is_said(make_study, tmp_path, monkeypatch):
+    (tmp_path / "vanishing.py").write_text("def train(trial):\n    return {'auc': 0.5, 'eod': 0.1}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import vanishing
+
+    (tmp_path / "vanishing.py").unlink()
+    for cached in (tmp_path / "__pycache__").glob("*"):
+        cached.unlink()
+    with pytest.raises(fw.UsageError, match="could not load the function: ModuleNotFoundError"):
+        make_study().optimize(vanishing.train, trials=2, workers=2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_timeouts_are_totals_over_all_workers(make_study, backend):
+    def slow(trial):
+        for _ in trial.steps(1000):
+            time.sleep(0.01)
+            trial.report(auc=0.5, eod=0.1)
+
+    study = make_study(fw.Never())
+    study.optimize(slow, timeout=1.0, workers=3, backend=backend)
+    assert study.ended == "the timeout of 1 s has passed"
+    assert study.counts["stopped"] == len(study.trials) == 3
+    assert {trial.reason for trial in study.trials} == {"the timeout of 1 s has passed"}
+    study.optimize(slow, trials=2, trial_timeout=0.05, workers=2, backend=backend)
+    assert {trial.reason for trial in study.trials[3:]} == {"longer than trial_timeout=0.05 s"}
+    check(study, 5)
+
+
+UNGUARDED = """
+import os, sys
+import fairway as fw
+
+offset = 0.1
+
+class Model:
+    def fit(self, x):
+        return x + offset
+
+def train(trial):
+    return {"auc": Model().fit(trial.params["x"]), "eod": 0.1}
+
+study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], seed=0)
+study.optimize(train, trials=6, workers=2)
+print(study.counts["completed"], study.best.metrics["auc"] > offset)
+"""
+
+
+@pytest.mark.parametrize("way", ["file", "stdin", "-c"])
+def test_a_script_needs_no_guard(tmp_path, way):
+    script = tmp_path / "tune.py"
+    script.write_text(UNGUARDED)
+    command = {"file": [str(script)], "stdin": ["-"], "-c": ["-c", UNGUARDED]}[way]
+    text = UNGUARDED if way == "stdin" else None
+    done = subprocess.run(
+        [sys.executable, *command], input=text, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("6 True\n", "")
+
+
+INTERRUPTED = """
+import sys, time
+import fairway as fw
+
+url, backend, stubborn = sys.argv[1:]
+study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], storage=url, seed=0,
+                 stopper=fw.Never())
+
+def train(trial):
+    if trial.number < 4:
+        return {"auc": 0.5, "eod": 0.1}
+    for step in trial.steps(10_000):
+        trial.report(auc=0.5, eod=0.1)
+        if step == 3:
+            print("running", flush=True)
+        end = time.monotonic() + (0.02 if stubborn == "no" else 60)
+        while time.monotonic() < end:
+            try:
+                time.sleep(0.01)
+            except KeyboardInterrupt:
+                if stubborn == "no":
+                    open(url.removeprefix("sqlite:///") + ".cleaned", "w").close()
+                    raise
+
+def go():
+    study.optimize(train, trials=100, workers=2, backend=backend)
+    print(study.ended, dict(study.counts), flush=True)
+
+if stubborn == "yes":
+    print("running", flush=True)
+go()
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_ctrl_c_ends_a_run_cleanly(tmp_path, backend):
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, url, backend, "no"], stdout=subprocess.PIPE, text=True, process_group=0
+    ) as run:
+        assert [run.stdout.readline() for _ in range(2)] == ["running\n"] * 2
+        os.killpg(run.pid, signal.SIGINT)  # as a terminal does: to all
+        out, _ = run.communicate(timeout=60)
+    assert (run.returncode, out.splitlines()[0].split(" ", 1)[0]) == (0, "interrupted")
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], storage=url)
+    check(study, 6)
+    assert {(trial.status, trial.reason) for trial in study.trials[4:]} == {("failed", "interrupted")}
+    assert study.counts["completed"] == 4
+    assert Path(tmp_path / "study.db.cleaned").exists() == (backend == "process")  # its function could clean up
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_second_ctrl_c_ends_it_at_once(tmp_path, backend):
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, url, backend, "yes"], stdout=subprocess.PIPE, text=True, process_group=0
+    ) as run:
+        assert run.stdout.readline() == "running\n"
+        study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], storage=url)
+        patience = time.monotonic() + 30
+        while study.counts["running"] < 2 or len(study.trials) < 6:
+            study._owner.catch_up()
+            assert time.monotonic() < patience
+            time.sleep(0.05)
+        began = time.monotonic()
+        for _ in range(2):
+            os.killpg(run.pid, signal.SIGINT)
+            time.sleep(0.5)
+        run.communicate(timeout=60)
+        assert time.monotonic() - began < 30  # not the minute that a step takes
+    study._owner.catch_up()
+    check(study, 6)
+    assert {trial.reason for trial in study.trials[4:]} == {"interrupted"}
+
+
+def test_processes_end_with_their_owner(tmp_path):
+    script = """
+import os, time
+import fairway as fw
+study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), seed=0)
+def train(trial):
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+study.optimize(train, trials=2, workers=2)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as run:
+        processes = [int(run.stdout.readline()) for _ in range(2)]
+        run.kill()
+    patience = time.monotonic() + 20
+    while any(Path(f"/proc/{process}/cmdline").exists() for process in processes):
+        assert time.monotonic() < patience
+        time.sleep(0.05)
