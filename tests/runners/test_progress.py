@@ -7,7 +7,7 @@ import sys
 
 import fairway as fw
 from fairway.runners.progress import describe
-from tests.conftest import run_curves
+from tests.conftest import flush, run_curves
 
 SCRIPT = """
 import fairway as fw
@@ -30,6 +30,19 @@ def test_progress_tells_trials_stops_and_why_the_best_and_the_checks(make_study)
     shown = describe(study, 3, 1.0, before=2)
     assert shown[0] == "1/3 trial in 1 s, 2 earlier, 1 running, 1 completed, 1 stopped, 1 failed, seed 0"
     assert shown[-1] == "last failure: trial 3: out of memory"
+
+
+def test_progress_shows_each_of_several_running_trials(make_study):
+    study = make_study(fw.Never())
+    trials = [study.ask() for _ in range(18)]
+    for _ in trials[0].steps(5):
+        trials[0].report(auc=0.7, eod=0.1)
+    for _ in range(3):
+        trials[1].report(auc=0.6, eod=lambda: 0.1)
+    flush(study)
+    shown = describe(study, None, 0.0)[2:]
+    assert shown[:3] == ["  trial 0: step 5/5, auc 0.7, eod 0.1", "  trial 1: step 3, auc 0.6", "  trial 2: begins"]
+    assert shown[-1] == "  and 2 more"
 
 
 def test_plain_lines_where_it_is_no_terminal_and_silence_unless_asked_for(make_study, capsys):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fairway.study import Study
 
 _PLAIN_SECONDS = 5.0  # between lines where nobody watches live
+_SHOWN = 16  # running trials, at most
 
 
 @contextmanager
@@ -64,7 +65,7 @@ def _finished(study: Study) -> int:
 
 
 def describe(study: Study, trials: int | None, seconds: float, *, before: int = 0) -> list[str]:
-    """Where a run stands: how many trials; the best one and the checks; the last stop and the last failure."""
+    """Where a run stands: how many trials; the best one and the checks; the last stop and failure; what runs."""
     counts, referee = study.counts, study._owner.referee
     done = _finished(study) - before
     tally = [f"{done}{'' if trials is None else f'/{trials}'} trial{'s' * (done != 1)} in {seconds:.0f} s"]
@@ -82,4 +83,22 @@ def describe(study: Study, trials: int | None, seconds: float, *, before: int = 
         state.append(f"checks {sum(referee.checks):,} paid, {sum(referee.saved):,} saved")
     lines = [", ".join(tally), "; ".join(state)]
     lines += [f"last stop: {study.last_stop}"] if study.last_stop else []
-    return lines + ([f"last failure: {study.last_failure}"] if study.last_failure else [])
+    lines += [f"last failure: {study.last_failure}"] if study.last_failure else []
+    return lines + _describe_running(study)
+
+
+def _describe_running(study: Study) -> list[str]:
+    """Where each running trial stands, if there are several."""
+    with study._owner.lock:
+        running = sorted(study._owner.ledger.running.items())
+    if len(running) < 2:  # noqa: PLR2004 - one is no crowd
+        return []
+    lines = []
+    for number, course in running[:_SHOWN]:
+        parts = [f"step {course.last_step}" + ("" if course.total is None else f"/{course.total}")]
+        if course.checkpoint is not None:
+            metrics = zip(study.problem.metrics, (course.checkpoint.objective, *course.checkpoint.values), strict=True)
+            parts += [f"{name} {value:.4g}" for name, value in metrics if value is not None]
+        lines.append(f"  trial {number}: {', '.join(parts) if course.last_step else 'begins'}")
+    more = len(running) - len(lines)
+    return lines + ([f"  and {more} more"] if more else [])
