@@ -191,6 +191,10 @@ class Owner:
             if self.append(Opened(worker, identity)):
                 return worker
 
+    def another(self) -> Owner:
+        """One more owner of the same study and log."""
+        return Owner(self.space, self.problem, self.sampler, self.stopper, log=self.log, seed=self.seed)
+
     def enlist(self) -> Referee:
         """Take a number for a further worker; the referee that it starts with."""
         with self.lock:

@@ -7,6 +7,7 @@ import pytest
 
 import fairway as fw
 from fairway.events import Asked, Reported, to_json
+from fairway.verify import verify
 from tests.conftest import make_recording
 
 STOPPERS = [fw.Never(), fw.ASHA(), fw.ASHA(strata=True), fw.ACE(), fw.ACE(interval="end"), fw.ACE(tolerance="hard")]
@@ -293,3 +294,20 @@ def test_regret_shrinks_with_the_budget(recording):
         return study.best.metrics["auc"] if study.best else -math.inf
 
     assert found(0.5) <= found(2.0) <= found(100.0)
+
+
+def test_workers_may_know_less_than_everything_and_are_verified_all_the_same(recording):
+    checks = {}
+    for staleness in (0.0, 0.05, 1.0):
+        logs = []
+        for _ in range(2):
+            study = study_of(recording, fw.ACE(interval=1))
+            fw.simulate(study, recording, workers=4, budget=8.0, staleness=staleness)
+            logs.append([to_json(event) for event in study.log.read()])
+        assert logs[0] == logs[1]
+        assert verify(study.log.read()).faults == []
+        assert study.counts["running"] == 0
+        checks[staleness] = study.costs.checks
+    assert checks[0.0] < checks[1.0]  # who knows less pays for more
+    with pytest.raises(fw.UsageError, match="staleness=-1"):
+        fw.simulate(study, recording, staleness=-1)

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 import fairway as fw
-from fairway.events import Asked
+from fairway.events import Asked, Reported
 from fairway.storage.sql import Database
 from fairway.verify import verify
 from tests.conftest import SPACE, run_curves
@@ -188,11 +188,43 @@ def test_a_worker_shows_that_it_lives(url, monkeypatch):
         with database._engine.connect() as connection:
             return connection.exec_driver_sql("SELECT beat FROM fairway_worker").scalar()
 
-    first, patience = beat(), time.monotonic() + 20
-    while beat() == first and time.monotonic() < patience:
-        time.sleep(0.01)
-    assert beat() > first
+    first = beat()
+    wait_until(lambda: beat() > first)
     assert study.log.lost([0]) == set()
+
+
+def wait_until(condition, seconds=20):
+    patience = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < patience
+        time.sleep(0.02)
+
+
+def test_a_report_reaches_the_log_though_no_other_follows(url):
+    study = open_study(url)
+    study.ask().report(auc=0.5, eod=0.1)
+    wait_until(lambda: any(isinstance(event, Reported) for event in study.log.read()))
+
+
+def test_what_others_report_is_known_while_a_trial_runs(url):
+    one, other = open_study(url, fw.ACE(interval=1)), open_study(url, fw.ACE(interval=1))
+    trial = one.ask()
+    other.tell(other.ask(), auc=0.9, eod=0.1)
+    wait_until(lambda: one.best is not None)
+    called = []
+    trial.report(auc=0.8, eod=lambda: called.append(1))
+    assert not called  # it is not as good as the best feasible one of the other
+    one.tell(trial)
+    assert verify(one.log.read()).faults == []
+
+
+def test_a_lost_configuration_of_the_queue_is_tried_again_once(url, monkeypatch):
+    monkeypatch.setattr("fairway.storage.sql.LEASE_SECONDS", -1.0)
+    studies = [open_study(url) for _ in range(3)]
+    studies[0].enqueue({"x": 0.125})
+    assert [study.ask().params["x"] for study in studies[:2]] == [0.125] * 2
+    assert studies[2].ask().params["x"] != 0.125
+    assert studies[2].counts["failed"] == 2
 
 
 class TestABrokenDatabase:

@@ -8,6 +8,7 @@ known when the check is over, not when it begins; what finishes after the budget
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from fairway.seeds import stream
 from fairway.space import Value
 
 if TYPE_CHECKING:
+    from fairway.owner import Owner
     from fairway.study import Study
     from fairway.trial import Trial
 
@@ -51,12 +53,14 @@ def simulate(
     workers: int = 4,
     budget: float = 20.0,
     constraint_price: float | Mapping[str, float] = 1.94,
+    staleness: float = 0.0,
 ) -> Simulation:
     """Run a study on a recording in virtual time, until the budget (seconds) is spent or the recording is used up.
 
     The sampler proposes, and the nearest recorded configuration not yet run is trained; `Random` draws uniformly from
-    those left. `constraint_price` is the price of one check in mean steps, one number or one for each constraint. A
-    second call on the same study goes on with what was not run yet.
+    those left. `constraint_price` is the price of one check in mean steps, one number or one for each constraint. With
+    `staleness` (seconds) each worker decides from a referee of its own, and they exchange reports so often; without it
+    they share one. A second call on the same study goes on with what was not run yet.
 
     >>> import fairway as fw, numpy as np
     >>> recording = fw.Recording(
@@ -69,15 +73,24 @@ def simulate(
     >>> study.best.metrics
     {'auc': 0.7, 'eod': 0.1}
     """
-    return _Simulator(study, recording, workers, budget, constraint_price).run()
+    return _Simulator(study, recording, workers, budget, constraint_price, staleness).run()
 
 
 class _Simulator:
     def __init__(
-        self, study: Study, recording: Recording, workers: int, budget: float, price: float | Mapping[str, float]
+        self,
+        study: Study,
+        recording: Recording,
+        workers: int,
+        budget: float,
+        price: float | Mapping[str, float],
+        staleness: float,
     ) -> None:
         self.study, self.recording = study, recording
         self.workers = whole(workers, "workers")
+        if not is_finite(staleness) or staleness < 0:
+            raise UsageError(f"staleness={staleness!r}: a number of virtual seconds of at least 0 is expected")
+        self.between = round(staleness * 1e9)  # exchanges
         self.budget = positive(budget, "budget", what="number of virtual seconds")
         for metric in study.problem.metrics:
             if metric not in recording.metrics:
@@ -91,49 +104,56 @@ class _Simulator:
             self.left[recording.index.get(key(trial.params), [])] = False
         for waiting in study._owner.ledger.queue:
             self._find(waiting.params)
-        self.trials: dict[int, Trial] = {}  # running
+        self.trials: dict[int, tuple[Owner, Trial]] = {}  # running
+        self.best_loss = math.inf if study._owner.referee.incumbent is None else study._owner.referee.incumbent.loss
         self.events: list[tuple[int, int, Trial, int, Any]] = []
         self.scheduled = 0
         self.best_at: int | None = None
 
     def run(self) -> Simulation:
         study, end = self.study, self.budget * 1e9
-        study._owner.clock = self.clock
+        owner, exchange = study._owner, self.between
+        owners = [owner, *(owner.another() for _ in range(self.workers - 1) if self.between)]
         try:
-            for _ in range(self.workers):
-                self._start()
+            for each in owners:
+                each.clock = self.clock
+            for i in range(self.workers):
+                self._start(owners[i % len(owners)])
             while self.events and self.events[0][0] <= end:
+                if self.between and self.events[0][0] >= exchange:
+                    _exchange(owners)
+                    exchange = self.events[0][0] + self.between
                 self.clock.now, _, trial, k, observation = heapq.heappop(self.events)
                 if not self._advance(trial, k, observation):
-                    del self.trials[trial.number]
-                    self._start()
+                    self._start(self.trials.pop(trial.number)[0])
             if self.events:
                 self.clock.now = int(end)
             ended = f"the budget of {self.budget:g} s is spent" if self.events else "the recording is used up"
-            for trial in self.trials.values():
+            for each, trial in self.trials.values():
                 trial._cut, trial._candidate = ended, None  # what finishes after the budget does not count
-                study.tell(trial)
-            study._owner.end(ended)
+                each.close(trial, *trial._end())
+            owner.catch_up()
+            owner.end(ended)
         finally:
-            study._owner.clock = WallClock()
+            owner.clock = WallClock()
         best_after = None if self.best_at is None else self.best_at / 1e9
         share = 1 - float(self.left.mean())
         return Simulation(seconds=self.clock.now / 1e9, best_after=best_after, share_used=share, ended=ended)
 
-    def _start(self) -> None:
+    def _start(self, owner: Owner) -> None:
         """Begin a trial with a recorded configuration that was not run yet, if one is left."""
         if not self.left.any():
             return
 
         def propose(number: int) -> Mapping[str, Value]:
             rng, left = stream(self.study.seed, number, "sampler"), np.flatnonzero(self.left)
-            place = self.study.sampler.choose(self.study.history, self.recording.x[left], rng)
+            place = self.study.sampler.choose(owner.ledger.history(), self.recording.x[left], rng)
             return self.recording.params(int(left[place]))
 
-        trial = self.study._owner.ask(propose)
+        trial = owner.ask(propose)
         k = self._find(trial.params)
         self.left[k] = False
-        self.trials[trial.number] = trial
+        self.trials[trial.number] = (owner, trial)
         trial._begin(int(self.recording.total_steps[k]))
         self._train(trial, k)
 
@@ -161,14 +181,14 @@ class _Simulator:
             began = self.clock.now
             observation = trial._observe(self._metrics(trial._step, k), None, trial._step, {})
             if observation is None:
-                self.study.tell(trial)
+                self._end(trial)
                 return False
             if self.clock.now > began:
                 self._schedule(self.clock.now, trial, k, observation)
                 return True
         decision = trial._settle(*observation)
-        if decision.best:
-            self.best_at = self.clock.now
+        if decision.best and observation[2] < self.best_loss:  # not only as far as its worker knows
+            self.best_at, self.best_loss = self.clock.now, observation[2]
         if not decision.stop and trial._last != trial._pace.total:
             self._train(trial, k)
             return True
@@ -176,8 +196,12 @@ class _Simulator:
         if late is not None:
             self._schedule(self.clock.now, trial, k, late)
             return True
-        self.study.tell(trial)
+        self._end(trial)
         return False
+
+    def _end(self, trial: Trial) -> None:
+        owner, _ = self.trials[trial.number]
+        owner.close(trial, *trial._end())
 
     def _metrics(self, step: int, k: int) -> dict[str, Any]:
         """The objective at a step, and constraints that take virtual time to check."""
@@ -192,6 +216,13 @@ class _Simulator:
             return self.recording.at(name, k, step)
 
         return check
+
+
+def _exchange(owners: list[Owner]) -> None:
+    for owner in owners:
+        owner.flush()
+    for owner in owners:
+        owner.catch_up()
 
 
 def _prices(price: float | Mapping[str, float], names: list[str]) -> dict[str, float]:
