@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= $(FAIRWAY_CREDIT_CURVES)
 
-.PHONY: demo test lint bench papers clean
+.PHONY: demo test lint faults bench papers clean
 
 $(VENV)/.python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "fairway needs Python 3.11 or later"'
@@ -26,6 +26,9 @@ lint: $(VENV)/.dev
 
 test: lint
 	$(BIN)/pytest
+
+faults: $(VENV)/.dev
+	$(BIN)/python -m tests.faults
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m bench.speed

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 import fairway as fw
 from fairway.clock import VirtualClock
+from tests import faults
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before LightGBM is loaded: its threads wait for each other
 
@@ -17,6 +18,21 @@ settings.register_profile("fairway", deadline=None, suppress_health_check=[Healt
 settings.load_profile("fairway")
 
 SPACE = {"x": fw.Float(0.0, 1.0)}
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """A real PostgreSQL."""
+    with faults.postgres(tmp_path_factory.mktemp("postgres")) as uri:
+        yield uri
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    """An empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'study.db'}"
+    return faults.make_database(request.getfixturevalue("server"))
 
 
 @pytest.fixture

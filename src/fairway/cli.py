@@ -21,6 +21,7 @@ from fairway.history import TrialRecord
 from fairway.identity import Identity
 from fairway.ledger import Ledger
 from fairway.storage.sql import Database
+from fairway.text import shown
 from fairway.verify import verify
 
 
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: int = options.run(options)
     except FairwayError as error:
-        sys.stderr.write(f"fairway: {_shown(error)}\n")
+        sys.stderr.write(f"fairway: {shown(error)}\n")
         return 2
     except BrokenPipeError:  # whoever reads has read enough
         sys.stderr.close()
@@ -176,7 +177,7 @@ def _delete(options: argparse.Namespace) -> int:
     database = Database(options.url)
     database.log(options.name, create=False)
     if not options.yes:
-        sys.stderr.write(f"Delete the study {_shown(options.name)!r} and all its trials? Type yes: ")
+        sys.stderr.write(f"Delete the study {shown(options.name)!r} and all its trials? Type yes: ")
         sys.stderr.flush()
         if sys.stdin.readline().strip() != "yes":
             _print("nothing was deleted")
@@ -200,15 +201,8 @@ def _when(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _shown(text: object, most: int = 300) -> str:
-    """Text for a terminal: what could move its cursor or change its colours is spelled out, what is endless is cut."""
-    plain = str(text)
-    plain = plain if len(plain) <= most else f"{plain[: most - 3]}..."
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in plain)
-
-
 def _print(text: str) -> None:
-    sys.stdout.write(_shown(text) + "\n")
+    sys.stdout.write(shown(text) + "\n")
 
 
 def _print_json(document: Any) -> None:
@@ -224,9 +218,9 @@ def _finite(value: Any) -> Any:
 
 
 def _print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    shown = [[_shown(cell, 60) for cell in row] for row in (headings, *rows)]
-    widths = [max(len(row[i]) for row in shown) for i in range(len(headings))]
-    for row in shown:
+    cells = [[shown(cell, 60) for cell in row] for row in (headings, *rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(headings))]
+    for row in cells:
         sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
 
 

