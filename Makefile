@@ -35,6 +35,7 @@ bench: $(VENV)/.bench
 
 papers: $(VENV)/.bench
 	$(BIN)/python -m bench.papers.ace_curves $(if $(DATA),--data "$(DATA)")
+	$(BIN)/python -m bench.papers.staleness $(if $(DATA),--data "$(DATA)")
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 
 import fairway as fw
-from bench.speed import report, storage
+from bench.speed import parallel, report, storage
 
 if __name__ == "__main__":
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         report.main()
         storage.main()
+        parallel.main()
     versions = f"fairway {fw.__version__}, numpy {np.__version__}, Python {platform.python_version()}"
     text = f"{versions}\n\n{printed.getvalue()}"
     print(text)

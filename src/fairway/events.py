@@ -158,8 +158,12 @@ def from_json(data: Mapping[str, Any]) -> Event:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        plain = value.tolist()
-        return plain if np.isfinite(value).all() else _plain(plain)
+        odd = ~np.isfinite(value)
+        if not odd.any():
+            return value.tolist()
+        plain = value.astype(object)
+        plain[odd] = value[odd].astype(str)
+        return plain.tolist()
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 
 from fairway.errors import StudyFailed, UsageError
-from fairway.events import Reported
 from fairway.runners.run import Outcome, Run
-from fairway.runners.worker import EXCHANGE_SECONDS, Begin, Done, News, Quit, Ready, Settled
+from fairway.runners.worker import NEWS_SECONDS, Begin, Done, News, Quit, Ready, Settled
 from fairway.seeds import trial_seed
 
 if TYPE_CHECKING:
@@ -69,12 +68,11 @@ class ProcessHand:
             seed = trial_seed(self._owner.seed, number)
             self._connection.send(Begin(number, dict(asked.params), seed, seconds, overtime))
             while not self._run.ending:
-                if self._connection.poll(EXCHANGE_SECONDS):
+                if self._connection.poll(NEWS_SECONDS):
                     message = self._connection.recv()
                     if isinstance(message, Done):
                         return self._finish(message)
-                    assert isinstance(message, Reported)
-                    self._owner.append(message)
+                    self._owner.append(*message)
                 self._pass_on_news()
         except (EOFError, ConnectionError):
             again = self._owner.give_up(number, f"lost its worker ({self._bury()})", again=not self._run.ending)
@@ -113,7 +111,7 @@ class ProcessHand:
         try:
             self._connection.send_bytes(cloudpickle.dumps(referee))
             self._connection.send_bytes(self._function)
-            while not self._connection.poll(EXCHANGE_SECONDS):
+            while not self._connection.poll(NEWS_SECONDS):
                 if self._run.ending:
                     return False
             ready = self._connection.recv()

@@ -26,8 +26,11 @@ from fairway.runners.evaluate import describe, evaluate
 from fairway.space import Value
 from fairway.trial import Trial
 
-EXCHANGE_SECONDS = 0.04
-"""How long reports wait before they are sent, and news before they are passed on: together less than 100 ms."""
+FLUSH_SECONDS = 0.065
+"""How long reports wait before they are sent to the owner."""
+
+NEWS_SECONDS = 0.02
+"""How long the owner keeps news before it passes them on: with the above, what others know is under 100 ms old."""
 
 _GRACE_SECONDS = 5.0  # for cleaning up, once the owner is gone
 
@@ -96,7 +99,8 @@ class _Worker:
         self._connection, self._referee, self._function = connection, referee, function
         self._trial: Trial | None = None
         self._orders: queue.SimpleQueue[Begin | Settled | Quit] = queue.SimpleQueue()
-        self._outbox: queue.SimpleQueue[Reported | Done] = queue.SimpleQueue()
+        self._batches: list[Reported] = []  # that wait to be sent
+        self._done: queue.SimpleQueue[Done] = queue.SimpleQueue()
 
     def run(self) -> None:
         for loop in (self._send, self._receive):
@@ -111,7 +115,7 @@ class _Worker:
 
     def _run_one(self, begin: Begin) -> Told:
         clock, referee = WallClock(), self._referee
-        trial = Trial(begin.number, begin.params, seed=begin.seed, referee=referee, send=self._outbox.put, clock=clock)
+        trial = Trial(begin.number, begin.params, seed=begin.seed, referee=referee, send=self._keep, clock=clock)
         trial._deadline, trial._overtime = clock.ns() + begin.seconds * 1e9, begin.overtime
         self._trial = trial
         status: Status
@@ -126,7 +130,7 @@ class _Worker:
             batch, self._trial = trial._batch(), None
             told = Told(begin.number, status, reason, clock.at(), referee.worker, referee.acts + 1, notes=trial._notes)
         trial._status = status
-        self._outbox.put(Done(batch, told, error, trace))
+        self._done.put(Done(batch, told, error, trace))
         return told
 
     def _flush(self) -> None:
@@ -134,15 +138,23 @@ class _Worker:
             if self._trial is not None:
                 self._trial._flush()
 
+    def _keep(self, batch: Reported) -> None:
+        self._batches.append(batch)
+
     def _send(self) -> None:
         while True:
             try:
-                message = self._outbox.get(timeout=EXCHANGE_SECONDS)
+                done = self._done.get(timeout=FLUSH_SECONDS)
             except queue.Empty:
+                done = None
+            with self._referee.lock:
                 self._flush()
-                continue
+                batches, self._batches = self._batches, []
             try:
-                self._connection.send(message)
+                if batches:
+                    self._connection.send(batches)
+                if done is not None:
+                    self._connection.send(done)
             except OSError:
                 return
 
