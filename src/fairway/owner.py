@@ -92,6 +92,8 @@ class Owner:
     def close(self, trial: Trial, status: Status, reason: str) -> None:
         """Write that a trial of this process ended, and only then forget it: a write that fails may be tried again."""
         with self.lock:
+            if self.running.get(trial.number) is not trial:
+                raise UsageError(f"trial {trial.number} was told already ({trial.status}); a trial is told once")
             self.catch_up()
             written = self._tell(trial.number, status, reason, batch=trial._batch(), notes=trial._notes)
             del self.running[trial.number]  # before anything is folded: its reports are in the log, or too late for it

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from fairway.trial import Trial
 
 logger = logging.getLogger("fairway")
+
+_MOMENT_SECONDS = 1.0  # for writing down that trials were interrupted, when nothing else is waited for
 
 Backend: TypeAlias = Literal["process", "thread"]
 
@@ -93,23 +97,24 @@ def _work_together(this: Run, hands: Sequence[Hand]) -> None:
     for thread in threads:
         thread.start()
     try:
+        _join(threads)
+    except KeyboardInterrupt:
+        cut("interrupted")
         try:
             _join(threads)
         except KeyboardInterrupt:
-            cut("interrupted")
-            _join(threads)
-            raise
-    except KeyboardInterrupt:
-        for hand in hands:
-            hand.abandon()
+            for hand in hands:
+                hand.abandon()
+            _join(threads, _MOMENT_SECONDS)
         raise
     if this.error is not None:
         raise this.error
 
 
-def _join(threads: Sequence[threading.Thread]) -> None:
+def _join(threads: Sequence[threading.Thread], seconds: float = math.inf) -> None:
+    end = time.monotonic() + seconds
     for thread in threads:
-        thread.join()
+        thread.join(None if math.isinf(seconds) else max(0.0, end - time.monotonic()))
 
 
 class LocalHand:
