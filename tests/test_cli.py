@@ -79,7 +79,7 @@ def test_verify_agrees_with_an_honest_log_and_not_with_another(url, study, capsy
         )
         connection.exec_driver_sql(tamper)
     assert main(["verify", url, "study"]) == 1
-    assert "has interval 2, which should be 1" in capsys.readouterr().out
+    assert "has interval 2 of 3 steps, which should be 1 of 3" in capsys.readouterr().out
     assert main(["verify", url, "study", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["faults"]
 

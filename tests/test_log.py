@@ -200,7 +200,7 @@ def test_the_best_feasible_value_never_gets_worse_and_is_never_infeasible(stoppe
     [
         ({"verdict": None}, "trial 8, step 1: went on; ruled again: eod 0.9 > 0.25, worst 25% of 8 at step 1"),
         ({"verdict": "because"}, "trial 8, step 1: because; ruled again"),
-        ({"interval": 4}, "trial 8 has interval 4, which should be 1"),
+        ({"interval": 4}, "trial 8 has interval 4 of 4 steps, which should be 1 of 4"),
         ({"objective": np.array([0.1])}, "constraints were paid for, and need not have been"),
         ({"payments": np.zeros((0, 3), np.int64)}, "constraints were paid for without a decision"),
         (

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import pytest
 
 import fairway as fw
 from fairway.clock import VirtualClock
 from fairway.events import Reported
+from fairway.referee import Referee
+from fairway.verify import verify
 from tests.conftest import flush, run_curves
 
 TWO = (fw.AtMost("eod", 0.25), fw.AtMost("ms", 10.0))
@@ -436,3 +439,20 @@ class TestBadInput:
         trial.steps(3)
         with pytest.raises(fw.UsageError, match="called once"):
             trial.steps(3)
+
+
+def test_a_verdict_is_sent_with_the_row_that_it_is_about(make_study, monkeypatch):
+    study = make_study(fw.ACE(interval=1))
+    referee, reason = study._owner.referee, Referee.reason
+
+    def reason_while_another_thread_sends(*arguments):
+        sender = threading.Thread(target=study._owner.flush)
+        sender.start()
+        sender.join(0.2)  # it waits for us
+        return reason(referee, *arguments)
+
+    monkeypatch.setattr(referee, "reason", reason_while_another_thread_sends)
+    run_curves(study, [[(auc / 100, {"eod": 0.5})] * 3 for auc in range(12, 0, -1)])
+    assert study.counts["stopped"] > 5
+    assert study.last_stop
+    assert verify(study.log.read()).faults == []

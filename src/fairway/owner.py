@@ -8,6 +8,8 @@ for further workers, processes that it runs trials in: it writes for them, and p
 from __future__ import annotations
 
 import logging
+import os
+import pickle
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +32,7 @@ from fairway.trial import Trial
 logger = logging.getLogger("fairway")
 
 _WAITS_NS = 800_000_000  # reports that have waited for so long are sent to the log
+_PATIENCE_SECONDS = 1.0  # with which the pulse waits for its turn; it comes again
 
 
 class Owner:
@@ -44,11 +47,11 @@ class Owner:
         self.clock: Clock = WallClock()
         self.ledger = Ledger(space, problem)
         self.referee = Referee(problem, stopper, worker=-1)
-        self.retry = 1  # how often a configuration is tried again after its trial was lost with its worker
         self.running: dict[int, Trial] = {}  # in this process
         self.lock = self.referee.lock  # held while anything known here changes
         self._asking = threading.Lock()  # one proposal at a time, while reports go on
-        self._news: dict[int, list[Reported | Told]] = {}  # by further worker: what it has not seen
+        self._news: dict[int, list[bytes]] = {}  # by further worker: the events it has not seen, pickled once for all
+        self._process = os.getpid()
         self._position = 0  # of the log, folded so far
         self._behind = False  # others wrote before our last append
         self.referee.worker = self._join()
@@ -89,8 +92,11 @@ class Owner:
             history = self.ledger.history()
         return self.space.decode(self.sampler.propose(history, stream(self.seed, number, "sampler")))
 
-    def close(self, trial: Trial, status: Status, reason: str) -> None:
-        """Write that a trial of this process ended, and only then forget it: a write that fails may be tried again."""
+    def close(self, trial: Trial, status: Status, reason: str) -> bool:
+        """Write that a trial of this process ended, and only then forget it: a write that fails may be tried again.
+
+        False if somebody else ended it before.
+        """
         with self.lock:
             if self.running.get(trial.number) is not trial:
                 raise UsageError(f"trial {trial.number} was told already ({trial.status}); a trial is told once")
@@ -98,30 +104,24 @@ class Owner:
             written = self._tell(trial.number, status, reason, batch=trial._batch(), notes=trial._notes)
             del self.running[trial.number]  # before anything is folded: its reports are in the log, or too late for it
             self._follow()
-            course = self.ledger.courses[trial.number]
-            trial._status = course.status
-        if not written:
-            why = course.reason
-            raise UsageError(f"trial {trial.number} was ended by another worker ({why}); its tell comes late")
+            trial._status = self.ledger.courses[trial.number].status
+        return written
 
-    def settle(self, batch: Reported | None, told: Told) -> bool:
-        """Write that a trial ended, with its last reports and what stands for it; False if another worker was first."""
+    def tell_for(self, told: Told, batch: Reported | None) -> bool:
+        """Write that a further worker's trial ended, with its last reports; False if somebody else was first."""
         with self.lock:
             self.catch_up()
-            steps, train_ns, check_ns = self.ledger.totals(told.number, batch)
-            standing = self.ledger.standing(told.number, batch)
-            told = replace(told, checkpoint=standing, steps=steps, train_ns=train_ns, check_ns=check_ns)
-            written = self.append(*(() if batch is None else (batch,)), told)
+            written = self._write(told, batch)
             self._follow()
         return written
 
-    def give_up(self, number: int, reason: str, *, again: bool) -> bool:
-        """Fail a trial whose worker is gone; whether its configuration waits to be tried again."""
+    def give_up(self, number: int, reason: str, *, retry: int) -> bool:
+        """Fail a trial whose worker is gone; whether its configuration is put back, having been lost so often only."""
         with self.lock:
             course = self.ledger.running.get(number)
             if course is None:
                 return False
-            again = again and course.losses < self.retry
+            again = course.losses < retry
             then = [Enqueued(course.params, course.losses + 1)] if again else []
             written = self._tell(number, "failed", reason, then=then)
             self._follow()
@@ -134,7 +134,7 @@ class Owner:
             others = {course.worker for course in self.ledger.running.values()} - known
             gone = self.log.lost(others) if others else set()
             for number in [n for n, course in self.ledger.running.items() if course.worker in gone]:
-                self.give_up(number, "lost its worker", again=True)
+                self.give_up(number, "lost its worker", retry=1)
 
     def _tell(
         self,
@@ -147,24 +147,24 @@ class Owner:
         then: Sequence[Event] = (),
     ) -> bool:
         """Write that a trial ended, by an act of this process; False if another worker was first."""
-        steps, train_ns, check_ns = self.ledger.totals(number, batch)
-        told = Told(
-            number=number,
-            status=status,
-            reason=reason,
-            at=self.clock.at(),
-            worker=self.referee.worker,
-            act=self.referee.acts + 1,
-            checkpoint=self.ledger.standing(number, batch),
-            steps=steps,
-            train_ns=train_ns,
-            check_ns=check_ns,
-            notes=notes or {},
-        )
-        written = self.append(*(() if batch is None else (batch,)), told, *then)
+        act = self.referee.acts + 1
+        told = Told(number, status, reason, self.clock.at(), self.referee.worker, act, notes=notes or {})
+        written = self._write(told, batch, then)
         if written:
             self.referee.finish(number, completed=status == "completed")
             logger.debug("trial %d %s: %s", number, status, reason)
+        return written
+
+    def _write(self, told: Told, batch: Reported | None, then: Sequence[Event] = ()) -> bool:
+        """Write a trial's end with what stands for it and its totals, its last reports before it."""
+        steps, train_ns, check_ns = self.ledger.totals(told.number, batch)
+        standing = self.ledger.standing(told.number, batch)
+        told = replace(told, checkpoint=standing, steps=steps, train_ns=train_ns, check_ns=check_ns)
+        if batch is None:
+            return self.append(told, *then)
+        written = self.append(batch, told, *then)
+        if not written:  # what was ruled on is part of the log all the same
+            self.append(batch)
         return written
 
     def end(self, reason: str) -> None:
@@ -176,7 +176,7 @@ class Owner:
 
     def _agree(self, seed: int | None) -> int:
         """Make sure that the log, if it holds a study, holds this one; the seed, its own if none was given."""
-        first = next(iter(self._read(0)), None)
+        first = next(iter(self._read(0, most=1)), None)
         stored = first.config if isinstance(first, Opened) else {}
         if stored:
             Identity(self.space, self.problem, 0, self.sampler, self.stopper).refuse_another(stored)
@@ -208,15 +208,17 @@ class Owner:
             return self.referee.replica(worker, self._position)
 
     def dismiss(self, worker: int) -> None:
-        """Keep no more news for a worker."""
+        """Keep no more news for a worker, and show no more that it lives."""
         with self.lock:
             self._news.pop(worker, None)
+        self.log.leave(worker)
 
-    def news(self, worker: int) -> tuple[list[Reported | Told], int] | None:
-        """What others wrote that a further worker has not seen, and up to which position; None if there is nothing."""
-        if not self._news[worker]:
-            return None
+    def news(self, worker: int) -> tuple[list[bytes], int] | None:
+        """What others wrote that a further worker has not seen, pickled, and up to where; None if there is nothing."""
         with self.lock:
+            self._follow()
+            if not self._news[worker]:
+                return None
             events, self._news[worker] = self._news[worker], []
             return events, self._position
 
@@ -224,6 +226,8 @@ class Owner:
 
     def append(self, *events: Event) -> bool:
         """Write to the log and fold it; False, with nothing written, if another worker was first to claim it."""
+        if os.getpid() != self._process:
+            raise UsageError("this study was made in another process; after a fork, open a Study of its own")
         with self.lock:
             if any(self._is_foreign(event) for event in events):
                 self.flush()  # with what had been seen when those reports were ruled on
@@ -239,9 +243,9 @@ class Owner:
                 self._behind = True
             return length is not None
 
-    def _read(self, since: int) -> Sequence[Event]:
+    def _read(self, since: int, most: int | None = None) -> Sequence[Event]:
         try:
-            return self.log.read(since)
+            return self.log.read(since, most)
         except FairwayError:
             raise
         except Exception as error:
@@ -251,8 +255,7 @@ class Owner:
         """Fold in what was written since, by this process or by others."""
         with self.lock:
             events = self._read(self._position)
-            if any(self._is_foreign(event) for event in events):
-                self.flush()
+            if any(self._is_foreign(event) for event in events) and self.flush():
                 events = self._read(self._position)
             self._fold(events)
             self._behind = False
@@ -263,15 +266,18 @@ class Owner:
             self.catch_up()
 
     def pulse(self) -> None:
-        """While trials run, and not in their way: send reports that have waited, learn what others wrote."""
-        if not self.running and not self._news:
+        """While trials run: send reports that have waited, learn what others wrote. In virtual time nothing waits."""
+        idle = not self.running and not self._news
+        if idle or not isinstance(self.clock, WallClock) or not self.lock.acquire(timeout=_PATIENCE_SECONDS):
             return
-        with self.lock:
+        try:
             now = self.clock.ns()
             for trial in self.running.values():
                 if now - trial._flushed > _WAITS_NS:
                     trial._flush()
-        if self._read(self._position):
+        finally:
+            self.lock.release()
+        if self._read(self._position, most=1):
             self.catch_up()
 
     def _fold(self, events: Sequence[Event]) -> None:
@@ -281,15 +287,17 @@ class Owner:
             if self._is_foreign(event):
                 self.referee.fold(event)
                 self.referee.seen = self._position
-            if isinstance(event, Reported | Told):
+            if self._news and isinstance(event, Reported | Told):
+                pickled = pickle.dumps(event)
                 for worker, unseen in self._news.items():
                     if worker != event.worker:
-                        unseen.append(event)
+                        unseen.append(pickled)
 
-    def flush(self) -> None:
-        """Send what the trials of this process have reported to the log."""
-        for trial in self.running.values():
-            trial._flush()
+    def flush(self) -> bool:
+        """Send what the trials of this process have reported to the log; whether there was anything."""
+        with self.lock:
+            sent = [trial._flush() for trial in self.running.values()]
+        return any(sent)
 
     def _is_foreign(self, event: Event) -> TypeGuard[Reported | Told]:
         return isinstance(event, Reported | Told) and event.worker != self.referee.worker

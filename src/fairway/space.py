@@ -57,6 +57,17 @@ class Parameter(ABC):
     def size(self) -> float:
         """How many distinct values there are; infinity for a continuous one."""
 
+    def snap(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Coordinates moved to the middle of the cell that they fall into; a continuous one keeps them."""
+        if math.isinf(self.size):
+            return np.clip(u, 0.0, 1.0)
+        cells = int(self.size)
+        return np.asarray((np.clip(np.floor(u * cells), 0, cells - 1) + 0.5) / cells)
+
+    def edges(self) -> NDArray[np.float64]:
+        """The boundaries of its cells, from 0 to 1."""
+        return np.linspace(0.0, 1.0, int(self.size) + 1)
+
 
 @dataclass(frozen=True)
 class Float(Parameter):
@@ -196,6 +207,19 @@ class Int(Parameter):
             return min(max(round(math.exp(first + u * (last - first))), self.low), self.high)
         return self.low + self.step * _cell(u, int(self.size))
 
+    def snap(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not self.log:
+            return super().snap(u)
+        first, last = self._log_edges
+        value = np.clip(np.round(np.exp(first + u * (last - first))), self.low, self.high)
+        return np.asarray((np.log(value) - first) / (last - first))
+
+    def edges(self) -> NDArray[np.float64]:
+        if not self.log:
+            return super().edges()
+        first, last = self._log_edges
+        return np.asarray((np.log(np.arange(self.low, self.high + 2) - 0.5) - first) / (last - first))
+
 
 @dataclass(frozen=True)
 class Choice(Parameter):
@@ -330,6 +354,22 @@ class Space(Mapping[str, Parameter]):
                     raise UsageError(f"coordinate {u} of {name!r}: a number from 0 to 1 is expected")
                 decoded[name] = self._parameters[name].decode(u)
         return {name: decoded[name] for name in self.names if name in decoded}
+
+    def snap(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Points of the cube (k, d) as `encode` would give them: cells by their middle, NaN for what is inactive."""
+        place = {name: i for i, name in enumerate(self.names)}
+        snapped = np.column_stack([self._parameters[name].snap(x[:, i]) for name, i in place.items()])
+        for name in self._parents_first:
+            for parent, allowed in self._conditions[name].items():
+                values = np.array([self._parameters[parent].encode(value) for _, value in allowed])
+                met = np.isclose(snapped[:, place[parent], None], values, rtol=0.0, atol=1e-12).any(axis=1)
+                snapped[~met, place[name]] = np.nan
+        return snapped
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether some parameter is not always there."""
+        return any(self._conditions.values())
 
     def _is_active(self, name: str, params: Mapping[str, Value]) -> bool:
         return all(

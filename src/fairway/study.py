@@ -143,7 +143,9 @@ class Study:
             return False
         before = self._owner.referee.incumbent
         status, reason = trial._end(metrics, **named)
-        self._owner.close(trial, status, reason)
+        if not self._owner.close(trial, status, reason):
+            why = self._owner.ledger.courses[trial.number].reason
+            raise UsageError(f"trial {trial.number} was ended by another worker ({why}); its tell comes late")
         after = self._owner.referee.incumbent
         return after is not None and after is not before and after.number == trial.number
 

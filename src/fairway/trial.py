@@ -405,29 +405,30 @@ class Trial:
                 self._payments.append((len(self._rows), *self._payment))
                 self._payment = None
             self._rows.append((referee.acts, step, objective, train_ns, values, prices))
+            self._over = self._over or last
+            if verdict is not None and not last:  # before anybody sends the row away without it
+                self._verdict = referee.reason(objective, values, verdict)
         if step > self._last:  # noqa: PLR1730 - a third of max's time
             self._last = step
         self._mark = now = self._clock()
-        self._over = self._over or last
-        if not last:
-            if verdict is not None:
-                self._verdict = referee.reason(objective, values, verdict)
-            elif now > self._deadline:
-                self._cut = self._overtime
+        if now > self._deadline and not last and verdict is None:
+            self._cut = self._overtime
         if now - self._flushed > _FLUSH_NS:
             self._flush()
         if best or verdict is not None or self._cut:
             return Decision(self.stopped, self._verdict or self._cut, self._pace.interval, best)
         return self._go_on
 
-    def _flush(self) -> None:
-        """Send the rows since the last flush to the log; they are kept until that has succeeded."""
+    def _flush(self) -> bool:
+        """Send the rows since the last flush to the log, if there are any; they are kept until that has succeeded."""
         with self._referee.lock:
             self._flushed = self._clock()
             batch = self._batch()
-            if batch is not None:
-                self._send(batch)
-                self._rows, self._payments = [], []
+            if batch is None:
+                return False
+            self._send(batch)
+            self._rows, self._payments = [], []
+            return True
 
     def _batch(self) -> Reported | None:
         """The rows since the last flush, if there are any."""

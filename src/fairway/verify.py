@@ -28,7 +28,7 @@ class Verification:
     faults: list[str] = field(default_factory=list)
 
     def expect(self, *, holds: bool, otherwise: str) -> None:
-        """Count one comparison."""
+        """Note a fault, unless it holds."""
         if not holds:
             self.faults.append(otherwise)
 
@@ -100,7 +100,10 @@ class _Worker:
     def _begin(self, event: Reported) -> None:
         pace = self._paces[event.number] = self._referee.begin(event.total)
         same = (pace.total, pace.interval) == (event.total, event.interval)
-        wrong = f"trial {event.number} has interval {event.interval}, which should be {pace.interval}"
+        wrong = (
+            f"trial {event.number} has interval {event.interval} of {event.total} steps, "
+            f"which should be {pace.interval} of {pace.total}"
+        )
         self._result.expect(holds=same, otherwise=wrong)
 
     def _pay(self, event: Reported, i: int) -> None:

@@ -296,12 +296,14 @@ def test_regret_shrinks_with_the_budget(recording):
     assert found(0.5) <= found(2.0) <= found(100.0)
 
 
-def test_workers_may_know_less_than_everything_and_are_verified_all_the_same(recording):
+@pytest.mark.parametrize("stored", [False, True])
+def test_workers_may_know_less_than_everything_and_are_verified_all_the_same(recording, stored, tmp_path):
     exchanged = {}
     for staleness in (0.0, 0.05, 1.0):
         logs = []
-        for _ in range(2):
-            study = study_of(recording, fw.ACE(interval=1))
+        for k in range(2):
+            url = f"sqlite:///{tmp_path}/{staleness}-{k}.db" if stored else None
+            study = study_of(recording, fw.ACE(interval=1), storage=url)
             fw.simulate(study, recording, workers=4, budget=8.0, staleness=staleness)
             logs.append([to_json(event) for event in study.log.read()])
         assert logs[0] == logs[1]

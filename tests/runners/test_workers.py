@@ -8,12 +8,14 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import fairway as fw
-from fairway.events import Reported
+from fairway.events import Reported, Told
+from fairway.storage.memory import MemoryLog
 from fairway.verify import verify
 
 BACKENDS = ["process", "thread"]
@@ -210,6 +212,155 @@ def test_timeouts_are_totals_over_all_workers(make_study, backend):
     check(study, 5)
 
 
+class Failing(MemoryLog):
+    """A log that cannot be written from the third tell on, for a while."""
+
+    def __init__(self):
+        super().__init__()
+        self.tells = 0
+
+    def append(self, events):
+        self.tells += any(isinstance(event, Told) for event in events)
+        if 3 <= self.tells < 6:
+            raise OSError("the disk is full")
+        return super().append(events)
+
+
+@pytest.mark.parametrize("backend", [None, *BACKENDS])
+def test_a_log_that_cannot_be_written_ends_the_run(make_study, backend):
+    study = make_study(storage=Failing())
+    with pytest.raises(fw.StorageError, match="the disk is full"):
+        study.optimize(train, trials=50, workers=1 if backend is None else 2, backend=backend)
+    assert study.counts["completed"] + study.counts["stopped"] == 2
+    study.log.tells = 10
+    study.optimize(train, trials=3)
+    assert study.counts["completed"] + study.counts["stopped"] == 5
+
+
+def test_an_end_that_comes_while_a_trial_is_asked_for_cuts_it(make_study):
+    @dataclass(frozen=True)
+    class Slow(fw.Sampler):
+        def propose(self, history, rng):
+            if len(history.pending) or len(history):
+                failed.wait(20)
+            return rng.random(1)
+
+    failed = threading.Event()
+
+    def function(trial):
+        if trial.number == 0:
+            failed.set()
+            raise KeyError("fatal")
+        for _ in trial.steps(10_000):
+            time.sleep(0.001)
+            trial.report(auc=0.5, eod=0.1)
+
+    study = make_study(fw.Never(), sampler=Slow())
+    with pytest.raises(KeyError):
+        study.optimize(function, trials=2, workers=2, backend="thread", catch=ValueError)
+    assert all(trial.steps < 5000 for trial in study.trials)
+
+
+def test_a_dead_process_is_missed_though_a_child_of_its_own_lives(make_study):
+    def leaves_a_child(trial):
+        if trial.number == 1:
+            if os.fork() == 0:
+                time.sleep(120)
+                os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"auc": 0.5, "eod": 0.1}
+
+    study = make_study()
+    began = time.monotonic()
+    study.optimize(leaves_a_child, trials=4, workers=2)
+    assert time.monotonic() - began < 100
+    check(study, 5)
+
+
+def test_a_signal_without_a_name_is_told_by_its_number(make_study):
+    def dies(trial):
+        if trial.number == 1:
+            os.kill(os.getpid(), 40)
+        return {"auc": 0.5, "eod": 0.1}
+
+    study = make_study()
+    study.optimize(dies, trials=3, workers=2)
+    assert study.trials[1].reason == "lost its worker (killed by signal 40)"
+
+
+class UnspeakableError(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("backend", [None, *BACKENDS])
+def test_an_exception_without_words_fails_its_trial(make_study, backend):
+    def fragile(trial):
+        if trial.number == 1:
+            raise UnspeakableError
+        return {"auc": 0.5, "eod": 0.1}
+
+    study = make_study()
+    study.optimize(fragile, trials=4, workers=1 if backend is None else 2, backend=backend)
+    assert study.trials[1].reason == "UnspeakableError"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_caught_does_not_depend_on_how_an_exception_travels(make_study, tmp_path, backend):
+    (tmp_path / "only_there.py").write_text("class ThereError(Exception):\n    pass\n")
+
+    def fragile(trial):
+        if trial.number == 1:
+            raise OddError("this", "that")
+        if trial.number == 2:
+            sys.path.insert(0, str(tmp_path))
+            import only_there
+
+            raise only_there.ThereError("bad")
+        return {"auc": 0.5, "eod": 0.1}
+
+    study = make_study()
+    study.optimize(fragile, trials=5, workers=2, backend=backend)
+    assert [study.trials[k].reason for k in (1, 2)] == ["OddError: this and that", "ThereError: bad"]
+    with pytest.raises(RuntimeError if backend == "process" else OddError):
+        make_study().optimize(fragile, trials=5, workers=2, backend=backend, catch=ValueError)
+
+
+def test_a_trial_that_another_owner_gave_up_is_one_failure_and_its_reports_stay(make_study):
+    study = make_study(fw.ACE(interval=1))
+    other = make_study(fw.ACE(interval=1), storage=study.log)
+
+    def given_up(trial):
+        for _ in trial.steps(4):
+            trial.report(auc=0.5, eod=lambda: 0.1)
+        if trial.number == 0:
+            other._owner.catch_up()
+            other._owner.give_up(0, "lost its worker", retry=0)
+
+    study.optimize(given_up, trials=3)
+    assert [trial.status for trial in study.trials] == ["failed", "completed", "completed"]
+    assert verify(study.log.read()).faults == []
+
+
+def test_a_forked_study_is_refused(make_study):
+    study = make_study()
+    study.ask()
+    child = os.fork()
+    if child == 0:
+        try:
+            study.ask()
+        except fw.UsageError as error:
+            os._exit(0 if "made in another process" in str(error) else 2)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_no_trial_begins_after_the_timeout(make_study):
+    study = make_study()
+    study.optimize(train, timeout=0.001, workers=2)
+    assert (len(study.trials), study.ended) == (0, "the timeout of 0.001 s has passed")
+
+
 UNGUARDED = """
 import os, sys
 import fairway as fw
@@ -273,6 +424,32 @@ if stubborn == "yes":
     print("running", flush=True)
 go()
 """
+
+
+STORM = """
+import os, random, signal, sys, threading, time
+import fairway as fw
+
+def train(trial):
+    for _ in trial.steps(3):
+        trial.report(auc=trial.params["x"])
+
+for k in range(40):
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), storage=f"sqlite:///{sys.argv[1]}/{k}.db", seed=0)
+    timer = threading.Timer(0.02 + random.random() * 0.05, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    study.optimize(train, timeout=60, workers=1 + k % 2, backend=("thread" if k % 2 else None))
+    assert study.ended == "interrupted", study.ended
+    assert study.counts["running"] == 0, study.counts
+    timer.join()
+"""
+
+
+def test_ctrl_c_at_any_moment_leaves_no_lock_and_no_running_trial(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", STORM, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

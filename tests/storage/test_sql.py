@@ -197,6 +197,10 @@ class TestABrokenDatabase:
     def test_no_url_at_all(self, url):
         self.check(url, "sqlite:///file.db or postgresql://user@host/database is expected", fw.UsageError)
 
+    @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
+    def test_a_database_in_memory_is_no_home(self, url):
+        self.check(url, "a file is expected; leave storage out", fw.UsageError)
+
     def test_a_password_is_not_shown(self, tmp_path):
         with pytest.raises(fw.StorageError) as caught:
             open_study(f"postgresql://me:secret@/nothing?host={tmp_path}")

@@ -1,1 +1,1 @@
-"""How trials are run: in this process, or in virtual time on recorded curves."""
+"""What runs trials: this process, threads, processes of their own, or recorded curves in virtual time."""

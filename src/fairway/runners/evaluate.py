@@ -46,5 +46,8 @@ def describe(error: BaseException) -> str:
     'ValueError: no such solver'
     """
     notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - the user's
+        text = ""
     return f"{type(error).__name__}: {text}{notes}" if text else f"{type(error).__name__}{notes}"

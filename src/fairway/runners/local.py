@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import logging
-import math
+import contextlib
+import queue
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from fairway.checks import whole
-from fairway.errors import FairwayError, UsageError
+from fairway.errors import UsageError
+from fairway.interrupts import uninterrupted
 from fairway.runners.evaluate import describe, evaluate
 from fairway.runners.progress import show
-from fairway.runners.run import Hand, Outcome, Run
+from fairway.runners.run import Hand, Outcome, Run, write_down
 
 if TYPE_CHECKING:
     from fairway.study import Study
     from fairway.trial import Trial
-
-logger = logging.getLogger("fairway")
 
 _MOMENT_SECONDS = 1.0  # for writing down that trials were interrupted, when nothing else is waited for
 
@@ -42,19 +40,18 @@ def run(
     """What `Study.optimize` does."""
     if not callable(function):
         raise UsageError(f"optimize({function!r}): a function that takes a trial is expected")
-    this = Run(study, trials=trials, timeout=timeout, trial_timeout=trial_timeout, catch=catch)
-    study._owner.retry = whole(retry, "retry", least=0)
-    hands = _hands(study, this, function, whole(workers, "workers"), backend)
+    this = Run(study, trials=trials, timeout=timeout, trial_timeout=trial_timeout, retry=retry, catch=catch)
+    this.hands = _hands(study, this, function, whole(workers, "workers"), backend)
     with show(study, this.trials, progress):
         try:
-            if len(hands) == 1 and backend is None:
-                this.work(hands[0])
+            if len(this.hands) == 1 and backend is None:
+                this.work(this.hands[0])
             else:
-                _work_together(this, hands)
+                _work_together(this)
         except KeyboardInterrupt:
-            this.ending = this.ending or "interrupted"
+            this.stop("interrupted")
         except BaseException as error:
-            _write_down(study._owner.end, describe(error))
+            write_down(study._owner.end, describe(error))
             raise
     study._owner.end(this.reason)
 
@@ -70,51 +67,39 @@ def _hands(
         return [LocalHand(study, this, function) for _ in range(workers)]
     from fairway.runners.process import ProcessHand, pack  # noqa: PLC0415 - only where processes are wanted
 
-    packed = pack(function)
+    packed = pack(function, this.catch)
     return [ProcessHand(study._owner, this, packed, workers) for _ in range(workers)]
 
 
-def _work_together(this: Run, hands: Sequence[Hand]) -> None:
+def _work_together(this: Run) -> None:
     """Have each hand work in a thread of its own until all are done; the first Ctrl-C ends it soon, the second now."""
 
     def work(hand: Hand) -> None:
-        try:
+        with contextlib.suppress(BaseException):  # the first one is kept, and raised again in the main thread
             this.work(hand)
-        except BaseException as error:  # noqa: BLE001 - raised again in the main thread
-            if this.error is None:
-                this.error = error
-            cut(f"the run was ended by {describe(error)}")
+        finished.put(hand)
 
-    def cut(why: str) -> None:
-        this.ending = this.ending or why
-        for hand in hands:
-            hand.cut()
-
-    threads = [
-        threading.Thread(target=work, args=(hand,), name=f"fairway worker {i}", daemon=True)
-        for i, hand in enumerate(hands)
-    ]
-    for thread in threads:
-        thread.start()
+    finished: queue.SimpleQueue[Hand] = queue.SimpleQueue()  # Thread.join forgets a thread when it is interrupted
+    working = set(this.hands)
+    for i, hand in enumerate(this.hands):
+        threading.Thread(target=work, args=(hand,), name=f"fairway worker {i}", daemon=True).start()
     try:
-        _join(threads)
+        while working:
+            working.remove(finished.get())
     except KeyboardInterrupt:
-        cut("interrupted")
+        this.stop("interrupted")
         try:
-            _join(threads)
+            while working:
+                working.remove(finished.get())
         except KeyboardInterrupt:
-            for hand in hands:
+            for hand in working:
                 hand.abandon()
-            _join(threads, _MOMENT_SECONDS)
+            with contextlib.suppress(queue.Empty):
+                while working:
+                    working.remove(finished.get(timeout=_MOMENT_SECONDS))
         raise
     if this.error is not None:
         raise this.error
-
-
-def _join(threads: Sequence[threading.Thread], seconds: float = math.inf) -> None:
-    end = time.monotonic() + seconds
-    for thread in threads:
-        thread.join(None if math.isinf(seconds) else max(0.0, end - time.monotonic()))
 
 
 class LocalHand:
@@ -126,20 +111,29 @@ class LocalHand:
 
     def run_one(self) -> Outcome:
         """Run a trial to its end."""
-        owner = self._study._owner
-        self._trial = trial = owner.ask()
-        seconds, trial._overtime = self._run.left()
-        trial._deadline = owner.clock.ns() + seconds * 1e9
+        owner, trial = self._study._owner, None
         try:
+            with uninterrupted():
+                self._trial = trial = owner.ask()
+                seconds, trial._overtime = self._run.left()
+                trial._deadline = owner.clock.ns() + seconds * 1e9
+                if self._run.ending:  # that came while the trial was asked for
+                    self.cut()
             status, reason = evaluate(self._function, trial)
-            if self._run.ending:
+            if self._run.ending and status != "completed":
                 status, reason = "failed", self._run.ending
-            owner.close(trial, status, reason)
-        except BaseException as error:  # noqa: BLE001 - the run knows which ones end it
+            with uninterrupted():
+                owner.close(trial, status, reason)
+        except BaseException as error:
+            if trial is None:
+                raise
             why = "interrupted" if isinstance(error, KeyboardInterrupt) else self._run.ending or describe(error)
-            if trial.status == "running":
-                _write_down(owner.close, trial, "failed", why)
-            return Outcome(trial.number, failed=True, error=None if self._run.ending else error)
+            with uninterrupted():
+                if trial.status == "running":
+                    write_down(owner.close, trial, "failed", why)
+            if self._run.ending:
+                return Outcome(trial.number, failed=True)
+            return Outcome(trial.number, failed=True, error=error, caught=isinstance(error, self._run.catch))
         return Outcome(trial.number, failed=trial.status == "failed")
 
     def cut(self) -> None:
@@ -152,15 +146,7 @@ class LocalHand:
         """End the trial now; the function goes on until its next report, which is refused."""
         trial = self._trial
         if trial is not None and trial.status == "running":
-            _write_down(self._study._owner.close, trial, "failed", self._run.ending)
+            write_down(self._study._owner.close, trial, "failed", self._run.ending)
 
     def close(self) -> None:
         """Nothing is left open."""
-
-
-def _write_down(write: Callable[..., object], *what: Any) -> None:
-    """Write what can still be written, while another error is on its way to the user."""
-    try:
-        write(*what)
-    except FairwayError as error:
-        logger.warning("%s", error)

@@ -24,8 +24,8 @@ def show(study: Study, trials: int | None, wanted: bool | None) -> Iterator[None
 
     `trials` is how many this run will make; `wanted` None: only in a terminal.
     """
-    terminal = sys.stderr.isatty()
-    if wanted is False or (wanted is None and not terminal):
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    if wanted is False or sys.stderr is None or (wanted is None and not terminal):
         yield
         return
     begun, before = time.monotonic(), _finished(study)

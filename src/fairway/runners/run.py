@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fairway.checks import positive, whole
 from fairway.errors import FairwayError, StudyFailed, UsageError
@@ -25,6 +26,7 @@ class Outcome(NamedTuple):
     number: int | None
     failed: bool = False
     error: BaseException | None = None
+    caught: bool = False  # the error is one that fails its trial and no more
     again: bool = False
 
 
@@ -54,6 +56,7 @@ class Run:
         trials: int | None,
         timeout: float | None,
         trial_timeout: float | None,
+        retry: int,
         catch: type[Exception] | tuple[type[Exception], ...],
     ) -> None:
         if trials is None and timeout is None:
@@ -63,24 +66,39 @@ class Run:
         self._each = math.inf
         if trial_timeout is not None:
             self._each = positive(trial_timeout, "trial_timeout", what="number of seconds")
-        self._catch = catch if isinstance(catch, tuple) else (catch,)
-        if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in self._catch):
+        self.retry = whole(retry, "retry", least=0)
+        self.catch = catch if isinstance(catch, tuple) else (catch,)
+        if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in self.catch):
             raise UsageError(f"catch={catch!r}: an exception class or a tuple of them is expected")
         self._study = study
+        self.hands: Sequence[Hand] = ()
         self._clock = study._owner.clock.ns
         self._end = self._clock() + self._timeout * 1e9
         self._lock = threading.Lock()
         self._begun = self._done = self._failed = 0
-        self.ending = ""  # why it ends before its time: what runs is to be cut
-        self.error: BaseException | None = None  # that ended it
+        self.ending = ""  # why it ends before its time
+        self.error: BaseException | None = None  # the first that ended it
 
     def work(self, hand: Hand) -> None:
         """Run trials with one hand until there is a reason to end."""
         try:
             while self._take():
                 self._count(hand.run_one())
+        except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            self.stop("interrupted" if interrupted else f"the run was ended by {describe(error)}", error)
+            raise
         finally:
             hand.close()
+
+    def stop(self, why: str, error: BaseException | None = None) -> None:
+        """End before the time: what runs is cut."""
+        with self._lock:
+            if self.ending:
+                return
+            self.ending, self.error = why, error
+        for hand in self.hands:
+            hand.cut()
 
     def left(self) -> tuple[float, str]:
         """The seconds that a trial may take if it begins now, and why it ends after them."""
@@ -94,9 +112,11 @@ class Run:
     @property
     def reason(self) -> str:
         """Why it ended, now that it has."""
+        if self.ending:
+            return self.ending
         if self._done == self.trials:
             return "1 trial was run" if self.trials == 1 else f"{self.trials} trials were run"
-        return self.ending or self._overtime
+        return self._overtime
 
     def _take(self) -> bool:
         """Whether there is another trial to run."""
@@ -125,7 +145,7 @@ class Run:
         error = outcome.error
         if error is not None:
             fatal = isinstance(error, FairwayError) and (not isinstance(error, UsageError) or not succeeded)
-            if fatal or not isinstance(error, self._catch):
+            if fatal or not outcome.caught:
                 raise error
             logger.warning("trial %d failed: %s", outcome.number, describe(error))
             logger.debug("where trial %d failed", outcome.number, exc_info=error)
@@ -133,3 +153,11 @@ class Run:
             how = "1 trial failed" if failed == 1 else f"{failed} trials failed"
             why = self._study.trials[outcome.number].reason
             raise StudyFailed(f"{how} and none succeeded; the last one: {why}") from error
+
+
+def write_down(write: Callable[..., object], *what: Any) -> None:
+    """Write what can still be written, while another error is on its way to the user."""
+    try:
+        write(*what)
+    except FairwayError as error:
+        logger.warning("%s", error)

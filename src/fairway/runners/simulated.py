@@ -59,8 +59,8 @@ def simulate(
 
     The sampler proposes, and the nearest recorded configuration not yet run is trained; `Random` draws uniformly from
     those left. `constraint_price` is the price of one check in mean steps, one number or one for each constraint. With
-    `staleness` (seconds) each worker decides from a referee of its own, and they exchange reports so often; without it
-    they share one. A second call on the same study goes on with what was not run yet.
+    `staleness` (seconds) each worker decides from a referee of its own, and they exchange reports so often, and where a
+    trial begins or ends; without it they share one. A second call on the same study goes on with what was not run yet.
 
     >>> import fairway as fw, numpy as np
     >>> recording = fw.Recording(
@@ -90,7 +90,7 @@ class _Simulator:
         self.workers = whole(workers, "workers")
         if not is_finite(staleness) or staleness < 0:
             raise UsageError(f"staleness={staleness!r}: a number of virtual seconds of at least 0 is expected")
-        self.between = round(staleness * 1e9)  # exchanges
+        self.exchange_ns = round(staleness * 1e9)  # between exchanges
         self.budget = positive(budget, "budget", what="number of virtual seconds")
         for metric in study.problem.metrics:
             if metric not in recording.metrics:
@@ -112,17 +112,17 @@ class _Simulator:
 
     def run(self) -> Simulation:
         study, end = self.study, self.budget * 1e9
-        owner, exchange = study._owner, self.between
-        owners = [owner, *(owner.another() for _ in range(self.workers - 1) if self.between)]
+        owner, exchange = study._owner, self.exchange_ns
+        owners = [owner, *(owner.another() for _ in range(self.workers - 1) if self.exchange_ns)]
         try:
             for each in owners:
                 each.clock = self.clock
             for i in range(self.workers):
                 self._start(owners[i % len(owners)])
             while self.events and self.events[0][0] <= end:
-                if self.between and self.events[0][0] >= exchange:
+                if self.exchange_ns and self.events[0][0] >= exchange:
                     _exchange(owners)
-                    exchange = self.events[0][0] + self.between
+                    exchange = self.events[0][0] + self.exchange_ns
                 self.clock.now, _, trial, k, observation = heapq.heappop(self.events)
                 if not self._advance(trial, k, observation):
                     self._start(self.trials.pop(trial.number)[0])

@@ -6,6 +6,7 @@ is never in the way of the exchange, nor the exchange in its way.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import queue
@@ -26,7 +27,7 @@ from fairway.runners.evaluate import describe, evaluate
 from fairway.space import Value
 from fairway.trial import Trial
 
-FLUSH_SECONDS = 0.065
+FLUSH_SECONDS = 0.055
 """How long reports wait before they are sent to the owner."""
 
 NEWS_SECONDS = 0.02
@@ -48,14 +49,14 @@ class Begin(NamedTuple):
 class News(NamedTuple):
     """To a worker: what others wrote since the last news, up to a position of the log."""
 
-    events: list[Reported | Told]
+    events: list[bytes]  # pickled
     position: int
 
 
-class Settled(NamedTuple):
+class Written(NamedTuple):
     """To a worker: its trial's end is in the log, unless somebody else had ended it."""
 
-    written: bool
+    first: bool
 
 
 class Quit(NamedTuple):
@@ -73,32 +74,39 @@ class Done(NamedTuple):
 
     batch: Reported | None
     told: Told
-    error: bytes | None
+    error: bytes
     trace: str
+    caught: bool  # it fails its trial and no more
 
 
 def main(handle: int) -> None:
     """Serve the owner at the other end of a connection until it says so or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the owner says what to do
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the function can clean up
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     connection = Connection(handle)
-    try:
-        referee, function = (cloudpickle.loads(connection.recv_bytes()) for _ in range(2))
-    except Exception as error:  # noqa: BLE001 - whatever the user's modules raise
-        connection.send(Ready(describe(error)))
-        return
-    try:
+    with contextlib.suppress(KeyboardInterrupt, OSError, EOFError):
+        packed = [connection.recv_bytes() for _ in range(2)]
+        try:
+            referee, (function, catch) = map(cloudpickle.loads, packed)
+        except Exception as error:  # noqa: BLE001 - whatever the user's modules raise
+            connection.send(Ready(describe(error)))
+            return
         connection.send(Ready())
-        _Worker(connection, referee, function).run()
-    except (KeyboardInterrupt, OSError, EOFError):
-        pass
+        _Worker(connection, referee, function, catch).run()
 
 
 class _Worker:
-    def __init__(self, connection: Connection, referee: Referee, function: Callable[[Trial], Any]) -> None:
-        self._connection, self._referee, self._function = connection, referee, function
+    def __init__(
+        self,
+        connection: Connection,
+        referee: Referee,
+        function: Callable[[Trial], Any],
+        catch: tuple[type[Exception], ...],
+    ) -> None:
+        self._connection, self._referee, self._function, self._catch = connection, referee, function, catch
         self._trial: Trial | None = None
-        self._orders: queue.SimpleQueue[Begin | Settled | Quit] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[Begin | Written | Quit] = queue.SimpleQueue()
         self._batches: list[Reported] = []  # that wait to be sent
         self._done: queue.SimpleQueue[Done] = queue.SimpleQueue()
 
@@ -107,10 +115,10 @@ class _Worker:
             threading.Thread(target=loop, name=f"fairway {loop.__name__}", daemon=True).start()
         while isinstance(begin := self._orders.get(), Begin):
             told = self._run_one(begin)
-            settled = self._orders.get()
-            if not isinstance(settled, Settled):
+            answer = self._orders.get()
+            if not isinstance(answer, Written):
                 return
-            if settled.written:
+            if answer.first:
                 self._referee.finish(told.number, completed=told.status == "completed")
 
     def _run_one(self, begin: Begin) -> Told:
@@ -119,18 +127,19 @@ class _Worker:
         trial._deadline, trial._overtime = clock.ns() + begin.seconds * 1e9, begin.overtime
         self._trial = trial
         status: Status
-        error, trace = None, ""
+        error, trace, caught = b"", "", False
         try:
             status, reason = evaluate(self._function, trial)
         except KeyboardInterrupt:
             raise
         except BaseException as problem:  # noqa: BLE001 - the owner knows which ones end the study
             status, reason, error, trace = "failed", describe(problem), _packed(problem), traceback.format_exc()
+            caught = isinstance(problem, self._catch)
         with referee.lock:
             batch, self._trial = trial._batch(), None
             told = Told(begin.number, status, reason, clock.at(), referee.worker, referee.acts + 1, notes=trial._notes)
         trial._status = status
-        self._done.put(Done(batch, told, error, trace))
+        self._done.put(Done(batch, told, error, trace, caught))
         return told
 
     def _flush(self) -> None:
@@ -170,7 +179,7 @@ class _Worker:
             with self._referee.lock:
                 self._flush()  # with what had been seen when those reports were ruled on
                 for event in message.events:
-                    self._referee.fold(event)
+                    self._referee.fold(pickle.loads(event))  # noqa: S301 - the owner's
                 self._referee.seen = message.position
 
 
@@ -181,11 +190,11 @@ def _leave() -> None:
     os._exit(1)
 
 
-def _packed(error: BaseException) -> bytes | None:
-    """An exception that can be unpacked elsewhere; None if it cannot."""
+def _packed(error: BaseException) -> bytes:
+    """An exception that can be unpacked; nothing if it cannot."""
     try:
         packed: bytes = cloudpickle.dumps(error)
         pickle.loads(packed)  # noqa: S301 - our own
     except Exception:  # noqa: BLE001 - whatever the user's exception raises when it is built
-        return None
+        return b""
     return packed

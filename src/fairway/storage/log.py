@@ -19,14 +19,17 @@ class Log(Protocol):
         comes too late reads what others wrote meanwhile and tries again.
         """
 
-    def read(self, since: int = 0) -> Sequence[Event]:
-        """The events from a position on."""
+    def read(self, since: int = 0, most: int | None = None) -> Sequence[Event]:
+        """The events from a position on, or the first few of them."""
 
     def attend(self, worker: int, pulse: Callable[[], None] | None = None) -> None:
         """Let others know that a worker of this process lives, for as long as the log is in use.
 
         A log that others may write to calls `pulse`, a method, ten times a second from a thread of its own.
         """
+
+    def leave(self, worker: int) -> None:
+        """Let others know that a worker of this process is gone."""
 
     def lost(self, workers: Collection[int]) -> set[int]:
         """Those of the workers that live no more, or have not been heard of for too long."""

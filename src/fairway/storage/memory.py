@@ -26,13 +26,16 @@ class MemoryLog:
             self._events.extend(events)
             return len(self._events)
 
-    def read(self, since: int = 0) -> Sequence[Event]:
-        """The events from a position on."""
+    def read(self, since: int = 0, most: int | None = None) -> Sequence[Event]:
+        """The events from a position on, or the first few of them."""
         with self._lock:
-            return self._events[since:]
+            return self._events[since : None if most is None else since + most]
 
     def attend(self, worker: int, pulse: Callable[[], None] | None = None) -> None:
         """Nothing to do: who shares this memory lives and dies with it."""
+
+    def leave(self, worker: int) -> None:
+        """Nothing to do."""
 
     def lost(self, workers: Collection[int]) -> set[int]:
         """Nobody."""

@@ -22,6 +22,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModu
 
 from fairway.errors import FairwayError, MissingDependency, StorageError, UsageError
 from fairway.events import Event, Reported, Told, claim, from_json, to_json
+from fairway.interrupts import uninterrupted
 from fairway.storage import liveness
 
 logger = logging.getLogger("fairway")
@@ -35,11 +36,11 @@ BEAT_SECONDS = 3.0
 PULSE_SECONDS = 0.1
 """How often the owners of running trials learn what others wrote."""
 
-LEASE_SECONDS = 20.0
+LEASE_SECONDS = 30.0
 """A worker that was not heard of for so long has lost its trials."""
 
-BUSY_MS = 20_000
-"""How long a writer waits for SQLite's lock before it gives up."""
+BUSY_MS = 15_000
+"""How long a writer waits for SQLite's lock before it gives up; a beat that waits so long still keeps the lease."""
 
 _tables = sa.MetaData()
 _schema = sa.Table("fairway_schema", _tables, sa.Column("version", sa.Integer, nullable=False))
@@ -93,6 +94,8 @@ class Database:
             if parsed.get_backend_name() not in ("sqlite", "postgresql"):
                 raise UsageError(f"storage={url!r}: sqlite:///file.db or postgresql://user@host/database is expected")
             self._sqlite = parsed.get_backend_name() == "sqlite"
+            if self._sqlite and parsed.database in (None, "", ":memory:"):
+                raise UsageError(f"storage={url!r}: a file is expected; leave storage out to keep a study in memory")
             self._engine = sa.create_engine(parsed, pool_pre_ping=not self._sqlite)
         except (ArgumentError, NoSuchModuleError) as error:
             raise UsageError(
@@ -132,9 +135,10 @@ class Database:
 
     @contextmanager
     def _talking(self, done: str) -> Iterator[None]:
-        """Turn what a driver raises into one sentence."""
+        """Turn what a driver raises into one sentence; Ctrl-C waits, lest a lock outlive its connection."""
         try:
-            yield
+            with uninterrupted():
+                yield
         except FairwayError:
             raise
         except IntegrityError:
@@ -194,6 +198,7 @@ class SqlLog:
         self._engine = database._engine
         self._study = study
         self._attended: list[int] = []
+        self._beating = False
         self._pulses: list[weakref.WeakMethod[Callable[[], None]]] = []
         self._lengthen = (
             _study.update()
@@ -230,9 +235,9 @@ class SqlLog:
                 return None
             return int(length)
 
-    def read(self, since: int = 0) -> Sequence[Event]:
-        """The events from a position on."""
-        return self._read(self._since, since=since)
+    def read(self, since: int = 0, most: int | None = None) -> Sequence[Event]:
+        """The events from a position on, or the first few of them."""
+        return self._read(self._since if most is None else self._since.limit(most), since=since)
 
     def summary(self) -> Sequence[Event]:
         """All events but the reports: enough for a list of trials, whatever the length of the study."""
@@ -246,10 +251,18 @@ class SqlLog:
         if pulse is not None:
             self._pulses.append(weakref.WeakMethod(pulse))
         self._attended.append(worker)
-        if len(self._attended) == 1:
+        if not self._beating:
+            self._beating = True
             stop = threading.Event()
             weakref.finalize(self, stop.set)
             threading.Thread(target=_beat, args=(weakref.ref(self), stop), name="fairway beat", daemon=True).start()
+
+    def leave(self, worker: int) -> None:
+        """Show no more that a worker lives."""
+        self._attended.remove(worker)
+        mine = (_worker.c.study == self._study) & (_worker.c.worker == worker)
+        with self._database._talking("written"), self._database._writing() as connection:
+            connection.execute(_worker.delete().where(mine))
 
     def _show_life(self) -> None:
         mine = (_worker.c.study == self._study) & _worker.c.worker.in_(self._attended)
@@ -257,15 +270,16 @@ class SqlLog:
             connection.execute(_worker.update().where(mine).values(beat=self._now))
 
     def lost(self, workers: Collection[int]) -> set[int]:
-        """Those whose process is gone, if it was on this machine, or whose last sign of life is too old."""
+        """Those that left, whose process is gone, if it was on this machine, or whose last sign of life is too old."""
         columns = (_worker.c.worker, _worker.c.machine, _worker.c.process, self._now - _worker.c.beat)
         query = sa.select(*columns).where(_worker.c.study == self._study, _worker.c.worker.in_(workers))
         with self._database._talking("read"), self._engine.connect() as connection:
-            return {
+            alive = {
                 worker
                 for worker, machine, process, age in connection.execute(query)
-                if age > LEASE_SECONDS or machine == liveness.machine() and not liveness.is_running(process)
+                if age <= LEASE_SECONDS and (machine != liveness.machine() or liveness.is_running(process))
             }
+        return set(workers) - alive
 
     @property
     def _now(self) -> sa.ColumnElement[float]:
@@ -285,16 +299,17 @@ def _beat(log: weakref.ref[SqlLog], stop: threading.Event) -> None:
         alive = log()
         if alive is None:
             return
-        try:
-            if time.monotonic() - shown > BEAT_SECONDS:
-                alive._show_life()
-                shown = time.monotonic()
-            for pulse in [method() for method in alive._pulses]:
+        pulses = [method() for method in alive._pulses]
+        if time.monotonic() - shown > BEAT_SECONDS:
+            pulses.insert(0, alive._show_life)
+            shown = time.monotonic()
+        for pulse in pulses:
+            try:
                 if pulse is not None:
                     pulse()
-        except FairwayError as error:  # the next beat may get through; if none does, the lease runs out
-            logger.warning("%s", error)
-            stop.wait(BEAT_SECONDS)
+            except Exception as error:  # noqa: BLE001 - the next one may get through; if none does, the lease runs out
+                logger.warning("%s", error)
+        pulses.clear()
         alive = pulse = None
 
 
