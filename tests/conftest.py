@@ -37,10 +37,10 @@ def url(request, tmp_path):
 
 @pytest.fixture
 def make_study():
-    """A study of auc under eod <= 0.25, on one parameter."""
+    """A study of auc under eod <= 0.25, on one parameter, by random search."""
 
     def make(stopper=None, constraints=(fw.AtMost("eod", 0.25),), objective=fw.Maximize("auc"), **more):
-        return fw.Study(SPACE, objective, constraints, stopper=stopper, seed=0, **more)
+        return fw.Study(SPACE, objective, constraints, stopper=stopper, seed=0, **{"sampler": fw.Random(), **more})
 
     return make
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fairway.runners.simulated import Simulation, simulate
     from fairway.samplers.random import Random
     from fairway.samplers.sampler import Sampler
+    from fairway.samplers.tpe import CTPE, TPE
     from fairway.space import Choice, Float, Int, Space
     from fairway.stoppers.ace import ACE
     from fairway.stoppers.asha import ASHA
@@ -33,6 +34,7 @@ _HOMES = {
     "runners.simulated": ("Simulation", "simulate"),
     "samplers.random": ("Random",),
     "samplers.sampler": ("Sampler",),
+    "samplers.tpe": ("CTPE", "TPE"),
     "space": ("Choice", "Float", "Int", "Space"),
     "stoppers.ace": ("ACE",),
     "stoppers.asha": ("ASHA",),
@@ -48,6 +50,8 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "ACE",
     "ASHA",
+    "CTPE",
+    "TPE",
     "AtLeast",
     "AtMost",
     "Best",

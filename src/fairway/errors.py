@@ -35,6 +35,10 @@ class StudyFailed(FairwayError):  # noqa: N818 - it says what happened, as Keybo
     """
 
 
+class SpaceExhausted(FairwayError):  # noqa: N818 - no error, an end
+    """Every configuration of a finite space was tried."""
+
+
 class StorageError(FairwayError):
     """The log could not be read or written; nothing that was told before is lost.
 

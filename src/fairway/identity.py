@@ -13,6 +13,7 @@ from fairway.errors import StorageError, UsageError
 from fairway.problem import AtLeast, AtMost, Maximize, Minimize, Problem
 from fairway.samplers.random import Random
 from fairway.samplers.sampler import Sampler
+from fairway.samplers.tpe import CTPE, TPE
 from fairway.space import Choice, Float, Int, Space
 from fairway.stoppers.ace import ACE
 from fairway.stoppers.asha import ASHA
@@ -23,7 +24,11 @@ from fairway.stoppers.stopper import Stopper
 
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
-    for kind in (Float, Int, Choice, Minimize, Maximize, AtMost, AtLeast, ACE, ASHA, Median, HalfAt, Never, Random)
+    for kind in (
+        *(Float, Int, Choice, Minimize, Maximize, AtMost, AtLeast),
+        *(ACE, ASHA, Median, HalfAt, Never),
+        *(Random, TPE, CTPE),
+    )
 }
 
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
 
+import numpy as np
+
 from fairway.clock import Clock, WallClock
 from fairway.errors import FairwayError, StorageError, UsageError
 from fairway.events import Asked, Ended, Enqueued, Event, Opened, Reported, Status, Told
@@ -90,7 +92,8 @@ class Owner:
     def _propose(self, number: int) -> Mapping[str, Value]:
         with self.lock:
             history = self.ledger.history()
-        return self.space.decode(self.sampler.propose(history, stream(self.seed, number, "sampler")))
+        x = self.sampler.next_point(history, stream(self.seed, number, "sampler"))
+        return self.space.decode(np.nan_to_num(x, nan=0.5))
 
     def close(self, trial: Trial, status: Status, reason: str) -> bool:
         """Write that a trial of this process ended, and only then forget it: a write that fails may be tried again.

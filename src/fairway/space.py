@@ -366,10 +366,19 @@ class Space(Mapping[str, Parameter]):
                 snapped[~met, place[name]] = np.nan
         return snapped
 
-    @property
-    def is_conditional(self) -> bool:
-        """Whether some parameter is not always there."""
-        return any(self._conditions.values())
+    def fingerprints(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """A number for each of some encoded points (k, d), the same for the same configuration: (k,)."""
+        weights = np.sqrt(np.arange(2.0, len(self) + 2.0))
+        return np.asarray(np.round((np.nan_to_num(np.round(x, 9), nan=-1.0) * weights).sum(axis=1), 9))
+
+    def grid(self, most: int) -> NDArray[np.float64] | None:
+        """Every configuration (k, d), if there are at most so many."""
+        if self.size > most:
+            return None
+        axes = [(edges[:-1] + edges[1:]) / 2 for edges in (parameter.edges() for parameter in self.values())]
+        everything = self.snap(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(self)))
+        _, first = np.unique(self.fingerprints(everything), return_index=True)
+        return np.asarray(everything[np.sort(first)])
 
     def _is_active(self, name: str, params: Mapping[str, Value]) -> bool:
         return all(

@@ -14,6 +14,7 @@ STOPPERS = [fw.Never(), fw.ASHA(), fw.ASHA(strata=True), fw.ACE(), fw.ACE(interv
 
 
 def study_of(recording, stopper=None, seed=0, constraints=(fw.AtMost("eod", 0.25),), **more):
+    more = {"sampler": fw.Random(), **more}
     return fw.Study(recording.space, fw.Maximize("auc"), constraints, stopper=stopper, seed=seed, **more)
 
 

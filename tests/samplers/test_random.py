@@ -14,9 +14,10 @@ def test_proposals_depend_on_seed_and_number_alone(make_study):
 
 
 def test_proposals_fill_the_space_evenly():
-    study = fw.Study({"a": fw.Int(1, 4), "b": fw.Choice(["x", "y", "z"])}, fw.Minimize("m"), seed=0)
-    trials = study.ask(600)
-    counts = np.unique([f"{trial.params['a']}{trial.params['b']}" for trial in trials], return_counts=True)[1]
+    space = {"a": fw.Int(1, 4), "b": fw.Choice(["x", "y", "z"])}
+    study, rng = fw.Study(space, fw.Minimize("m"), seed=0), np.random.default_rng(0)
+    drawn = [study.space.decode(fw.Random().propose(study.history, rng)) for _ in range(600)]
+    counts = np.unique([f"{params['a']}{params['b']}" for params in drawn], return_counts=True)[1]
     # 600 draws of 12 cells: chi-square with 11 degrees of freedom is below 31.3 in 999 of 1,000 cases.
     assert len(counts) == 12
     assert ((counts - 50) ** 2 / 50).sum() < 31.3

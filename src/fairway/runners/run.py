@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fairway.checks import positive, whole
-from fairway.errors import FairwayError, StudyFailed, UsageError
+from fairway.errors import FairwayError, SpaceExhausted, StudyFailed, UsageError
 from fairway.runners.evaluate import describe
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class Run:
         self._end = self._clock() + self._timeout * 1e9
         self._lock = threading.Lock()
         self._begun = self._done = self._failed = 0
+        self._exhausted = ""  # that there is nothing left to try
         self.ending = ""  # why it ends before its time
         self.error: BaseException | None = None  # the first that ended it
 
@@ -84,6 +85,8 @@ class Run:
         try:
             while self._take():
                 self._count(hand.run_one())
+        except SpaceExhausted as error:
+            self._exhausted = str(error)
         except BaseException as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             self.stop("interrupted" if interrupted else f"the run was ended by {describe(error)}", error)
@@ -116,12 +119,12 @@ class Run:
             return self.ending
         if self._done == self.trials:
             return "1 trial was run" if self.trials == 1 else f"{self.trials} trials were run"
-        return self._overtime
+        return self._exhausted or self._overtime
 
     def _take(self) -> bool:
         """Whether there is another trial to run."""
         with self._lock:
-            if self.ending or self._begun == self.trials or self._clock() >= self._end:
+            if self.ending or self._exhausted or self._begun == self.trials or self._clock() >= self._end:
                 return False
             self._begun += 1
             return True

@@ -7,13 +7,25 @@ never been interrupted.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fairway.errors import SpaceExhausted
 from fairway.history import History
+
+_DRAWS = 64  # at random, before a whole finite space is looked through
+_ENUMERABLE = 100_000  # configurations; of more than that, so many draws find a new one
+
+
+def is_new(history: History, x: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which of some points (k, d), as `Space.snap` gives them, were neither tried nor are running."""
+    space = history.space
+    seen = np.concatenate([space.fingerprints(history.x), space.fingerprints(history.pending)])
+    return ~np.isin(space.fingerprints(x), seen)
 
 
 @dataclass(frozen=True)
@@ -32,11 +44,27 @@ class Sampler(ABC):
     def propose(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
         """The next point of the unit cube, shape (d,); coordinates of inactive parameters do not matter."""
 
+    def next_point(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
+        """What is proposed, as `Space.encode` gives it; in a finite space a configuration is not proposed twice."""
+        space = history.space
+        x = space.snap(np.nan_to_num(self.propose(history, rng), nan=0.5)[None])
+        if math.isinf(space.size) or is_new(history, x)[0]:
+            return np.asarray(x[0])
+        drawn = space.snap(rng.random((_DRAWS, len(space))))
+        everything = space.grid(_ENUMERABLE)
+        for points in (drawn,) if everything is None else (drawn, everything):
+            new = np.flatnonzero(is_new(history, points))
+            if new.size:
+                return np.asarray(points[rng.choice(new) if points is everything else new[0]])
+        if everything is None:
+            return np.asarray(x[0])
+        raise SpaceExhausted(f"all {len(everything)} configurations of the space were tried")
+
     def choose(self, history: History, candidates: NDArray[np.float64], rng: np.random.Generator) -> int:
         """Which of a table's points (k, d) to run next: by default the nearest to what is proposed.
 
         A coordinate that is inactive (NaN) on one side only counts as one whole unit apart.
         """
-        x = history.space.encode(history.space.decode(self.propose(history, rng)))
+        x = history.space.snap(np.nan_to_num(self.propose(history, rng), nan=0.5)[None])[0]
         apart = np.where(np.isnan(candidates) & np.isnan(x), 0.0, np.abs(candidates - x))
         return int(np.argmin((np.nan_to_num(apart, nan=1.0) ** 2).sum(axis=1)))

@@ -1,0 +1,1 @@
+"""Statistical models: arrays in, arrays out."""

@@ -1,0 +1,200 @@
+"""Parzen estimators over a search space: the densities of TPE (Bergstra et al., 2011) and c-TPE.
+
+A density is a mixture of n product kernels, one around each point, and one uniform component, the prior; all n + 1 have
+the same weight. In each dimension a kernel is
+
+- a Gaussian truncated to [0, 1] for a real parameter, or one with many cells,
+- the mass of a cell under such a Gaussian for an integer, a stepped float or an ordered choice,
+- Aitchison and Aitken's for a choice: 1 - b on the point's own option, b spread over the others.
+
+A parameter that is inactive at the point looked at has no say; one that is inactive in a kernel's own point is uniform
+there. Points are (n, d) of the unit cube as `Space.encode` gives them, NaN where inactive.
+
+| symbol | shape | meaning |
+| --- | --- | --- |
+| c | (n, d) | the points, kernel centres |
+| h | (d,) | bandwidths |
+| x | (k, d) | where the density is wanted |
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from fairway.space import Choice, Space
+
+_MOST_CELLS = 64  # beyond so many a cell is narrow enough to take the density at its middle for its mass
+_TINY = 1e-300
+
+Points = NDArray[np.float64]
+
+
+class _Axis(NamedTuple):
+    """How one dimension is seen: real (no edges), ordered cells, or options without order."""
+
+    edges: NDArray[np.float64] | None
+    ordered: bool
+
+    @property
+    def cells(self) -> int:
+        return 0 if self.edges is None else len(self.edges) - 1
+
+    def cell(self, u: NDArray[np.float64]) -> NDArray[np.intp]:
+        """The cell of each coordinate; one past the last for NaN."""
+        assert self.edges is not None
+        place = np.searchsorted(self.edges[1:-1], u, side="right")
+        return np.where(np.isnan(u), self.cells, place)
+
+
+class Kernel(NamedTuple):
+    """How wide kernels are.
+
+    `bandwidth` times a spread of the points times m^(-1/5), m the number of points and the prior; at least `floor` (for
+    cells: one cell), at most half the range. `stay` is what Aitchison and Aitken's kernel leaves on a point's own
+    option.
+    """
+
+    bandwidth: float
+    floor: float
+    stay: float
+
+
+class Axes:
+    """A space as densities see it."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.axes = []
+        for parameter in space.values():
+            unordered = isinstance(parameter, Choice) and not parameter.ordered
+            discrete = unordered or parameter.size <= _MOST_CELLS
+            self.axes.append(_Axis(parameter.edges() if discrete else None, not unordered))
+        self.cells = np.array([axis.cells for axis in self.axes])
+        self.real = np.flatnonzero(self.cells == 0)
+        self.discrete = np.flatnonzero(self.cells)
+
+    @cached_property
+    def one_hot_offset(self) -> NDArray[np.intp]:
+        """Where each discrete dimension's cells, and one for inactive, begin in a one-hot row."""
+        return np.concatenate([[0], np.cumsum(self.cells[self.discrete] + 1)])
+
+    def one_hot(self, x: Points) -> NDArray[np.float32]:
+        """Points (k, d) as rows that select a cell in each discrete dimension."""
+        out = np.zeros((len(x), int(self.one_hot_offset[-1])), np.float32)
+        rows = np.arange(len(x))
+        for start, j in zip(self.one_hot_offset, self.discrete, strict=False):
+            out[rows, start + self.axes[j].cell(x[:, j])] = 1.0
+        return out
+
+
+class Parzen:
+    """A density over the unit cube around some points (n, d); with none it is uniform."""
+
+    def __init__(self, axes: Axes, points: Points, kernel: Kernel) -> None:
+        self._axes, self._c, self._kernel = axes, points, kernel
+        self._h = self._bandwidths()
+        self._tables = [self._table(int(j)) for j in axes.discrete]
+
+    def _bandwidths(self) -> NDArray[np.float64]:
+        axes, kernel = self._axes, self._kernel
+        m, spread = _spread(np.concatenate([self._c, np.full((1, self._c.shape[1]), 0.5)]))  # the prior's middle too
+        floor = np.where(axes.cells > 0, np.maximum(kernel.floor, 1.0 / np.maximum(axes.cells, 1)), kernel.floor)
+        return np.asarray(np.clip(kernel.bandwidth * spread * m**-0.2, floor, 0.5))
+
+    def _table(self, j: int) -> NDArray[np.float64]:
+        """The log of the kernel of a discrete dimension: (cells + 1, cells + 1), where x is, where the centre is."""
+        axis = self._axes.axes[j]
+        size = axis.cells
+        assert axis.edges is not None
+        if axis.ordered:
+            centres = (axis.edges[:-1] + axis.edges[1:]) / 2
+            below = ndtr((axis.edges[:, None] - centres) / self._h[j])
+            mass = np.diff(below, axis=0) / (below[-1] - below[0])
+        else:
+            other = (1 - self._kernel.stay) / max(size - 1, 1)
+            mass = np.full((size, size), other)
+            np.fill_diagonal(mass, self._kernel.stay if size > 1 else 1.0)
+        table = np.zeros((size + 1, size + 1))
+        table[:size, :size] = np.log(np.maximum(mass, _TINY))
+        table[:size, size] = -math.log(size)
+        return table
+
+    def log_density(self, x: Points, one_hot: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The log density at points (k, d), given also as one-hot rows: (k,)."""
+        axes, c = self._axes, self._c
+        prior = np.zeros(len(x))
+        for j in axes.discrete:
+            prior -= np.where(np.isnan(x[:, j]), 0.0, math.log(axes.cells[j]))
+        if not len(c):
+            return prior
+        log = np.zeros((len(x), len(c)), np.float32)
+        if axes.discrete.size:
+            columns = [
+                table[:, axes.axes[j].cell(c[:, j])] for table, j in zip(self._tables, axes.discrete, strict=True)
+            ]
+            log += one_hot @ np.concatenate(columns).astype(np.float32)
+        if axes.real.size:
+            log += self._log_gaussian(x[:, axes.real], c[:, axes.real], self._h[axes.real])
+        highest = np.maximum(log.max(axis=1), prior.astype(np.float32))
+        total = np.exp(log - highest[:, None]).sum(axis=1, dtype=np.float64) + np.exp(prior - highest)
+        return np.asarray(highest + np.log(total) - math.log(len(c) + 1))
+
+    @staticmethod
+    def _log_gaussian(x: Points, c: Points, h: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Truncated Gaussians, summed over dimensions: (k, n)."""
+        with np.errstate(invalid="ignore"):
+            size = ndtr((1.0 - c) / h) - ndtr(-c / h)
+            scale = -np.log(size * h * math.sqrt(2 * math.pi))
+        if np.isnan(x).any() or np.isnan(c).any():
+            total = np.zeros((len(x), len(c)))
+            for j in range(x.shape[1]):
+                with np.errstate(invalid="ignore"):
+                    one = -0.5 * ((x[:, j, None] - c[:, j]) / h[j]) ** 2 + scale[:, j]
+                total += np.nan_to_num(one, nan=0.0)  # uniform where either side has no say
+            return total.astype(np.float32)
+        a, b = x / h, c / h
+        square = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2.0 * (a @ b.T)
+        return np.asarray(scale.sum(axis=1) - 0.5 * square, np.float32)
+
+    def sample(self, n: int, rng: np.random.Generator) -> Points:
+        """Draws (n, d): a component for each, then a draw from its product kernel."""
+        axes, c, h = self._axes, self._c, self._h
+        d = len(axes.axes)
+        component = rng.integers(len(c) + 1, size=n)
+        u, keep = rng.random((n, d)), rng.random((n, d))
+        centres = np.vstack([c, np.full((1, d), np.nan)])[component]
+        with np.errstate(invalid="ignore"):
+            low, high = ndtr(-centres / h), ndtr((1.0 - centres) / h)
+            drawn = centres + h * ndtri(np.clip(low + u * (high - low), _TINY, 1 - 1e-16))
+        for j in np.flatnonzero([not axis.ordered for axis in axes.axes]):
+            size = axes.cells[j]
+            own = axes.axes[j].cell(centres[:, j])
+            other = np.minimum((u[:, j] * max(size - 1, 1)).astype(int), max(size - 2, 0))
+            other += other >= own
+            option = np.where((keep[:, j] < self._kernel.stay) | (size == 1), own, other)
+            drawn[:, j] = (option + 0.5) / size
+        drawn = np.where(np.isnan(centres), u, drawn)
+        return axes.space.snap(np.clip(drawn, 0.0, 1.0))
+
+
+def _spread(values: Points) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """How many values (m, d) each column has, and how far they spread: min(interquartile range / 1.34, deviation)."""
+    there = ~np.isnan(values)
+    m = there.sum(axis=0)
+    in_order = np.sort(values, axis=0)  # NaN last
+    quartiles = []
+    for share in (0.25, 0.75):
+        place = share * (m - 1)
+        low = place.astype(np.intp)
+        at, after = (np.take_along_axis(in_order, k[None], axis=0)[0] for k in (low, np.minimum(low + 1, m - 1)))
+        quartiles.append(at + (place - low) * (after - at))
+    filled = np.where(there, values, 0.0)
+    mean = filled.sum(axis=0) / m
+    deviation = np.sqrt(np.where(there, (filled - mean) ** 2, 0.0).sum(axis=0) / m)
+    return m, np.minimum((quartiles[1] - quartiles[0]) / 1.34, deviation)

@@ -1,0 +1,157 @@
+"""TPE (Bergstra et al., 2011) and c-TPE (Watanabe and Hutter, 2023): one acquisition, with and without constraints.
+
+Each factor, the objective and every constraint, splits what was observed into a good and a bad group with densities l
+and g, and has gamma, the share of its good group. The acquisition is the product over factors of the relative density
+ratios r = l / (gamma l + (1 - gamma) g): modification I of c-TPE. A factor whose good group is everything is constant:
+it contributes neither a ratio nor candidates. Modification II is the objective's split: its good group is taken in
+order until it holds as many *feasible* points as plain TPE's has points.
+
+Rows of stopped trials (partial) enter with what they showed. Rows whose constraint is unknown are left out of that
+constraint's densities and are never feasible. Failed rows are left out. Running trials are taken for bad ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairway.checks import flag, fraction, positive, whole
+from fairway.errors import UsageError
+from fairway.history import History
+from fairway.samplers.sampler import Sampler, is_new
+
+Points = NDArray[np.float64]
+
+
+class _Factor(NamedTuple):
+    """One factor of the acquisition: the points of its two groups, and the share of the good one."""
+
+    good: Points  # (l, d)
+    bad: Points  # (g, d)
+    gamma: float
+
+
+@dataclass(frozen=True)
+class TPE(Sampler):
+    """The tree-structured Parzen estimator, which looks at the objective alone.
+
+    `start` random trials come first. The good group of n trials has ceil(`gamma` sqrt n) of them, or with
+    `growth="linear"` ceil(`gamma` n), at most 25. The best of `candidates` draws from the good density is proposed.
+    `bandwidth`, `floor` and `stay` say how wide kernels are (`fairway.models.parzen.Kernel`).
+
+    >>> import fairway as fw
+    >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), sampler=fw.TPE(), seed=0)
+    >>> study.optimize(lambda trial: (trial.params["x"] - 0.3) ** 2, trials=60)
+    >>> abs(study.best.params["x"] - 0.3) < 0.01
+    True
+    """
+
+    start: int = 10
+    _: KW_ONLY
+    gamma: float = 0.25
+    growth: Literal["sqrt", "linear"] = "sqrt"
+    candidates: int = 64
+    bandwidth: float = 1.059
+    floor: float = 0.01
+    stay: float = 0.8
+
+    def __post_init__(self) -> None:
+        whole(self.start, "start")
+        whole(self.candidates, "candidates")
+        for name in ("gamma", "bandwidth", "floor"):
+            positive(getattr(self, name), name, what="number")
+        fraction(self.stay, "stay")
+        if self.growth not in ("sqrt", "linear"):
+            raise UsageError(f"growth={self.growth!r}: 'sqrt' or 'linear' is expected")
+
+    def propose(self, history: History, rng: np.random.Generator) -> Points:
+        """The candidate with the highest acquisition."""
+        d = len(history.space)
+        factors = list(self._factors(history)) if np.count_nonzero(~history.failed) >= self.start else []
+        if not factors:
+            return rng.random(d)
+        from fairway.models.parzen import Axes, Kernel, Parzen  # noqa: PLC0415 - SciPy takes its time to load
+
+        axes, kernel = Axes(history.space), Kernel(self.bandwidth, self.floor, self.stay)
+        good = [Parzen(axes, factor.good, kernel) for factor in factors]
+        x = np.concatenate([density.sample(self.candidates, rng) for density in good])
+        if math.isfinite(history.space.size):
+            x = x[is_new(history, x)]
+            if not len(x):
+                return rng.random(d)
+        cells = axes.one_hot(x)
+        acquisition = np.zeros(len(x))
+        for factor, density in zip(factors, good, strict=True):
+            bad = Parzen(axes, factor.bad, kernel)
+            acquisition += self._log_ratio(density.log_density(x, cells) - bad.log_density(x, cells), factor.gamma)
+        return np.asarray(x[int(np.argmax(acquisition))])
+
+    def _log_ratio(self, log_ratio: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
+        """The log of the relative density ratio, from that of l / g."""
+        return -np.logaddexp(math.log(gamma), math.log1p(-gamma) - log_ratio)
+
+    def _good_size(self, n: int) -> int:
+        if self.growth == "sqrt":
+            return math.ceil(self.gamma * math.sqrt(n))
+        return min(math.ceil(self.gamma * n), 25)
+
+    def _factors(self, history: History) -> Iterator[_Factor]:
+        """The factors that have a say; here the objective."""
+        ran = ~history.failed
+        order = np.argsort(history.loss[ran], kind="stable")
+        yield from _split(history.x[ran][order], self._good_size(len(order)), history.pending)
+
+
+@dataclass(frozen=True)
+class CTPE(TPE):
+    """TPE under constraints, the default sampler; without any, or with such as always hold, it is `TPE`.
+
+    `relative` and `feasible_split` are the paper's modifications; `naive` turns both off.
+
+    >>> import fairway as fw
+    >>> limits = [fw.AtLeast("x", 0.5)]
+    >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), limits, sampler=fw.CTPE(), seed=0)
+    >>> study.optimize(lambda trial: {"loss": trial.params["x"] ** 2, "x": trial.params["x"]}, trials=60)
+    >>> 0.5 <= study.best.params["x"] < 0.51
+    True
+    """
+
+    relative: bool = True
+    feasible_split: bool = True
+    naive: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("relative", "feasible_split", "naive"):
+            flag(getattr(self, name), name)
+
+    def _log_ratio(self, log_ratio: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
+        return super()._log_ratio(log_ratio, gamma) if self.relative and not self.naive else log_ratio
+
+    def _factors(self, history: History) -> Iterator[_Factor]:
+        ran = ~history.failed
+        x, infinite = history.x[ran], np.isinf(history.violation[ran])
+        order = np.argsort(history.loss[ran], kind="stable")
+        size = self._good_size(len(order))
+        if self.feasible_split and not self.naive:
+            held = np.cumsum(history.feasible[ran][order])
+            size = int(np.searchsorted(held, size)) + 1  # past the last one if there are not so many
+        yield from _split(x[order], size, history.pending)
+        for i, constraint in enumerate(history.problem.constraints):
+            over = constraint.sign * (history.values[ran, i] - constraint.threshold)
+            over[np.isnan(over) & infinite] = np.inf  # it was measured, and is no number
+            order = np.argsort(over, kind="stable")[: np.count_nonzero(~np.isnan(over))]
+            if order.size:
+                within = int(np.count_nonzero(over[order] <= 0.0))
+                yield from _split(x[order], max(within, 1), x[:0])
+
+
+def _split(x: Points, size: int, worse: Points) -> Iterator[_Factor]:
+    """A factor from points in order, the first so many of them good; none if all of them are."""
+    if size < len(x):
+        yield _Factor(x[:size], np.concatenate([x[size:], worse]), size / len(x))
