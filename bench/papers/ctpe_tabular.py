@@ -30,6 +30,11 @@ METHODS: dict[str, tuple[fw.Sampler, int, int]] = {  # with seeds and evaluation
     "CTPE relative only": (fw.CTPE(feasible_split=False), 8, 200),
     "CTPE split only": (fw.CTPE(relative=False), 8, 200),
     "CTPE": (fw.CTPE(), 8, 200),
+    "GP": (fw.GP(), 3, 100),
+}
+MODELS = {  # what a sampler's proposals depend on, by its module
+    "fairway.samplers.tpe": ("fairway.models.parzen",),
+    "fairway.samplers.gp": tuple(f"fairway.models.{name}" for name in ("gaussian_process", "acquisition", "transform")),
 }
 Setting = tuple[str, str, int]
 Curves = NDArray[np.float64]
@@ -74,10 +79,10 @@ def _anchor(name: str, folder: str) -> Any:
 
 def _curves(folder: str, method: str, settings: list[Setting], seeds: int, evals: int, processes: int) -> Curves:
     """Every run of a method (settings, seeds, evaluations), from bench/out if this code made them before."""
-    digest = hashlib.sha256(repr(METHODS[method]).encode())
-    for part in ("samplers", "models"):
-        for file in sorted((Path(fw.__file__).parent / part).glob("*.py")):
-            digest.update(file.read_bytes())
+    sampler = METHODS[method][0]
+    digest = hashlib.sha256(repr(sampler).encode())
+    for module in (type(sampler).__module__, "fairway.samplers.sampler", *MODELS[type(sampler).__module__]):
+        digest.update(Path(str(importlib.import_module(module).__file__)).read_bytes())
     kept = Path("bench/out") / f"ctpe_tabular-{method.replace(' ', '-')}-{seeds}-{evals}-{digest.hexdigest()[:12]}.npy"
     if kept.exists():
         return np.asarray(np.load(kept))
@@ -100,11 +105,10 @@ def report(folder: str, methods: list[str], processes: int, seeds: int, evals: i
     lines = [
         "# c-TPE on 63 constrained tabular settings",
         "",
-        "Per-seed average rank among the five anchors and the method itself (1 is best), ± its error over seeds; made "
-        "by `python -m bench.papers.ctpe_tabular`. Beside it the ranks that the anchors have in that company.",
+        "Per-seed average rank among the five anchors and the method itself (1 is best), ± its error over seeds, and",
+        "the ranks that the anchors have in that company; made by `python -m bench.papers.ctpe_tabular`.",
         "",
-        "| method | @50 | @100 | @200 | Optuna TPE | OptunaHub c-TPE | the paper's code | runs without a feasible point "
-        "| median regret |",
+        "| method | @50 | @100 | @200 | Optuna TPE | OptunaHub c-TPE | the paper's code | infeasible | median regret |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     ours = {}

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fairway.problem import AtLeast, AtMost, Maximize, Minimize, Problem
     from fairway.runners.recording import Recording
     from fairway.runners.simulated import Simulation, simulate
+    from fairway.samplers.gp import GP
     from fairway.samplers.random import Random
     from fairway.samplers.sampler import Sampler
     from fairway.samplers.tpe import CTPE, TPE
@@ -32,6 +33,7 @@ _HOMES = {
     "problem": ("AtLeast", "AtMost", "Maximize", "Minimize", "Problem"),
     "runners.recording": ("Recording",),
     "runners.simulated": ("Simulation", "simulate"),
+    "samplers.gp": ("GP",),
     "samplers.random": ("Random",),
     "samplers.sampler": ("Sampler",),
     "samplers.tpe": ("CTPE", "TPE"),
@@ -51,6 +53,7 @@ __all__ = [
     "ACE",
     "ASHA",
     "CTPE",
+    "GP",
     "TPE",
     "AtLeast",
     "AtMost",

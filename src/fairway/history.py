@@ -74,7 +74,7 @@ class History:
     better, NaN for failed trials; `values` (n, m) the raw constraint metrics; `violation` (n,) is 0 for feasible,
     positive for infeasible, NaN for unknown and failed; `partial` (n,) marks trials ended before they were done;
     `step` (n,) is the step of what the row shows, `seconds` (n,) what the trial cost, checks included; `pending` (k, d)
-    are the running ones.
+    are the running ones; `seed` is the study's.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), [fw.AtMost("ms", 9.0)], seed=0)
@@ -86,6 +86,7 @@ class History:
 
     space: Space
     problem: Problem
+    seed: int
     number: NDArray[np.int64]
     x: NDArray[np.float64]
     loss: NDArray[np.float64]
@@ -124,8 +125,8 @@ class History:
 class Columns:
     """The growing buffers behind `History`."""
 
-    def __init__(self, space: Space, problem: Problem) -> None:
-        self._space, self._problem = space, problem
+    def __init__(self, space: Space, problem: Problem, seed: int) -> None:
+        self._space, self._problem, self._seed = space, problem, seed
         d, m = len(space), len(problem.constraints)
         self._dtype = np.dtype(
             [
@@ -187,4 +188,4 @@ class Columns:
         views["pending"] = np.array(pending, np.float64).reshape(len(pending), len(self._space))
         for view in views.values():
             view.flags.writeable = False
-        return History(self._space, self._problem, **views)
+        return History(self._space, self._problem, self._seed, **views)

@@ -11,6 +11,7 @@ from typing import Any
 
 from fairway.errors import StorageError, UsageError
 from fairway.problem import AtLeast, AtMost, Maximize, Minimize, Problem
+from fairway.samplers.gp import GP
 from fairway.samplers.random import Random
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE, TPE
@@ -27,7 +28,7 @@ _KINDS: dict[str, Any] = {
     for kind in (
         *(Float, Int, Choice, Minimize, Maximize, AtMost, AtLeast),
         *(ACE, ASHA, Median, HalfAt, Never),
-        *(Random, TPE, CTPE),
+        *(Random, TPE, CTPE, GP),
     )
 }
 

@@ -58,9 +58,9 @@ class Course:
 class Ledger:
     """Everything that a log says, kept up to date event by event."""
 
-    def __init__(self, space: Space, problem: Problem) -> None:
+    def __init__(self, space: Space, problem: Problem, seed: int = 0) -> None:
         self._space, self._problem = space, problem
-        self._columns = Columns(space, problem)
+        self._columns = Columns(space, problem, seed)
         self.workers = 0  # that ever joined
         self.opened: Mapping[str, Any] | None = None  # of what study this is the log
         self.courses: list[Course] = []

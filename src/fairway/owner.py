@@ -47,7 +47,7 @@ class Owner:
         self.log = log
         self.seed = self._agree(seed)
         self.clock: Clock = WallClock()
-        self.ledger = Ledger(space, problem)
+        self.ledger = Ledger(space, problem, self.seed)
         self.referee = Referee(problem, stopper, worker=-1)
         self.running: dict[int, Trial] = {}  # in this process
         self.lock = self.referee.lock  # held while anything known here changes

@@ -15,7 +15,7 @@ KERNEL = Kernel(bandwidth=1.059, floor=0.01, stay=0.8)
 
 @pytest.mark.parametrize(
     "sampler",
-    [fw.Random(), fw.TPE(), fw.CTPE(), fw.CTPE(naive=True), fw.CTPE(relative=False), fw.CTPE(feasible_split=False)],
+    [fw.TPE(), fw.CTPE(), fw.CTPE(naive=True), fw.CTPE(relative=False), fw.CTPE(feasible_split=False)],
     ids=str,
 )
 def test_it_conforms(sampler):

@@ -7,7 +7,6 @@ never been interrupted.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -45,10 +44,10 @@ class Sampler(ABC):
         """The next point of the unit cube, shape (d,); coordinates of inactive parameters do not matter."""
 
     def next_point(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
-        """What is proposed, as `Space.encode` gives it; in a finite space a configuration is not proposed twice."""
+        """What is proposed, as `Space.encode` gives it; no configuration is proposed twice."""
         space = history.space
         x = space.snap(np.nan_to_num(self.propose(history, rng), nan=0.5)[None])
-        if math.isinf(space.size) or is_new(history, x)[0]:
+        if is_new(history, x)[0]:
             return np.asarray(x[0])
         drawn = space.snap(rng.random((_DRAWS, len(space))))
         everything = space.grid(_ENUMERABLE)

@@ -1,0 +1,183 @@
+"""A small Gaussian process: Matern-5/2, one length scale a dimension, type-II maximum likelihood.
+
+The notation is Rasmussen and Williams's (2006). Everything happens in a feature space where distances are Euclidean: a
+numerical parameter is one feature, an option of an unordered choice is one of a one-hot block, scaled so that two
+different options are one unit apart. A block has one length scale. What is inactive sits in the middle, or has no
+option.
+
+| symbol | shape | meaning |
+| --- | --- | --- |
+| z | (n, p) | features of the points |
+| y | (n,) | values, standardised by the caller |
+| theta | (d + 2,) | log length scales, log amplitude, log noise variance |
+| K | (n, n) | covariance of the values, noise included |
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve
+from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.optimize import minimize
+
+from fairway.space import Choice, Space
+
+Array = NDArray[np.float64]
+
+_SQRT5 = math.sqrt(5.0)
+_LENGTH = (0.03, 30.0)  # bounds of a length scale
+_AMPLITUDE = (0.05, 50.0)
+_NOISE = (1e-6, 1.0)
+
+
+class Features:
+    """How points of a space become features."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.dimension: list[int] = []  # of each feature
+        self._parts: list[tuple[int, int]] = []  # options of an unordered choice, else 0; by parameter
+        for j, parameter in enumerate(space.values()):
+            options = int(parameter.size) if isinstance(parameter, Choice) and not parameter.ordered else 0
+            self._parts.append((j, options))
+            self.dimension += [j] * max(options, 1)
+        self.of = np.array(self.dimension)
+
+    def __call__(self, x: Array) -> Array:
+        """Features (n, p) of points (n, d) of the unit cube, NaN where inactive."""
+        columns = []
+        for j, options in self._parts:
+            u = x[:, j]
+            if options:
+                option = np.minimum(np.nan_to_num(u, nan=-1.0) * options, options - 1).astype(int)
+                block = np.zeros((len(x), options))
+                there = ~np.isnan(u)
+                block[np.flatnonzero(there), option[there]] = math.sqrt(0.5)
+                columns.append(block)
+            else:
+                columns.append(np.nan_to_num(u, nan=0.5)[:, None])
+        return np.concatenate(columns, axis=1)
+
+
+def _covariance(square: Array) -> tuple[Array, Array]:
+    """Matern-5/2 of squared distances, and the part of its derivative that all length scales share."""
+    r = np.sqrt(np.maximum(square, 0.0))
+    decay = np.exp(-_SQRT5 * r)
+    linear = 1.0 + _SQRT5 * r
+    return (linear + (5.0 / 3.0) * square) * decay, (5.0 / 3.0) * linear * decay
+
+
+def _squared_distances(a: Array, b: Array) -> Array:
+    square: Array = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2.0 * (a @ b.T)
+    return np.maximum(square, 0.0)
+
+
+class GaussianProcess:
+    """A process conditioned on values y (n,) at features z (n, p), with given hyperparameters theta."""
+
+    def __init__(self, features: Features, z: Array, y: Array, theta: Array) -> None:
+        self._features, self._y, self.theta = features, y, theta
+        self._scale = np.exp(-theta[:-2])[features.of]
+        self.amplitude, self.noise = math.exp(theta[-2]), math.exp(theta[-1])
+        self._a = z * self._scale
+        covariance, _ = _covariance(_squared_distances(self._a, self._a))
+        covariance *= self.amplitude
+        covariance[np.diag_indices_from(covariance)] = self.amplitude + self.noise + 1e-10
+        self._chol = np.linalg.cholesky(covariance)
+        self._alpha = cho_solve((self._chol, True), y)
+        inverse, _ = dpotri(self._chol, lower=1)
+        self._inverse = np.tril(inverse) + np.tril(inverse, -1).T
+
+    @property
+    def log_likelihood(self) -> float:
+        """Of y under the hyperparameters, as in Rasmussen and Williams (2.30)."""
+        logdet = np.log(np.diag(self._chol)).sum()
+        return float(-0.5 * self._y @ self._alpha - logdet - 0.5 * len(self._y) * math.log(2 * math.pi))
+
+    def predict(self, z: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation of the noise-free function at features (k, p): both (k,)."""
+        covariance, _ = _covariance(_squared_distances(z * self._scale, self._a))
+        covariance *= self.amplitude
+        mean = covariance @ self._alpha
+        variance = np.maximum(self.amplitude - ((covariance @ self._inverse) * covariance).sum(axis=1), 1e-12)
+        return mean, np.sqrt(variance)
+
+    def predict_with_gradient(self, z: Array) -> tuple[float, float, Array, Array]:
+        """Mean and deviation at one point's features (p,), and their gradients (p,)."""
+        b = z * self._scale
+        difference = b - self._a
+        covariance, shared = _covariance((difference * difference).sum(axis=1))
+        covariance *= self.amplitude
+        slope = -(self.amplitude * shared)[:, None] * difference * self._scale  # d k(z, z_i) / d z
+        weights = self._inverse @ covariance
+        variance = max(self.amplitude - covariance @ weights, 1e-12)
+        deviation = math.sqrt(variance)
+        return float(covariance @ self._alpha), deviation, slope.T @ self._alpha, -(slope.T @ weights) / deviation
+
+    def joined_by(self, z: Array) -> GaussianProcess:
+        """The process as if its own means had been observed at further features (k, p): for points that are running."""
+        mean, _ = self.predict(z)
+        everywhere = np.concatenate([self._a / self._scale, z])
+        return GaussianProcess(self._features, everywhere, np.concatenate([self._y, mean]), self.theta)
+
+
+def negative_log_likelihood(theta: Array, features: Features, z: Array, y: Array) -> tuple[float, Array]:
+    """Minus the log marginal likelihood of theta, and its gradient (d + 2,)."""
+    d = len(theta) - 2
+    scale = np.exp(-theta[:-2])[features.of]
+    amplitude, noise = math.exp(theta[-2]), math.exp(theta[-1])
+    a = z * scale
+    correlation, shared = _covariance(_squared_distances(a, a))
+    covariance = amplitude * correlation
+    diagonal = np.diag_indices_from(covariance)
+    covariance[diagonal] = amplitude + noise + 1e-10
+    chol, failed = dpotrf(covariance, lower=1, overwrite_a=0)
+    if failed:
+        return 1e25, np.zeros_like(theta)
+    alpha = cho_solve((chol, True), y, check_finite=False)
+    value = 0.5 * y @ alpha + np.log(chol[diagonal]).sum() + 0.5 * len(y) * math.log(2 * math.pi)
+    inverse, _ = dpotri(chol, lower=1)
+    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    weight = inverse - np.outer(alpha, alpha)  # d value / d K, times 2
+    gradient = np.empty(d + 2)
+    by_square = weight * shared
+    by_square *= amplitude
+    # sum_ab W_ab (a_aj - a_bj)^2 = 2 (sum_a w_a a_aj^2 - a_j' W a_j), for every feature at once
+    per_feature = 2.0 * ((by_square.sum(axis=1)[:, None] * a * a).sum(axis=0) - (a * (by_square @ a)).sum(axis=0))
+    gradient[:d] = 0.5 * np.bincount(features.of, weights=per_feature, minlength=d)
+    gradient[d] = 0.5 * amplitude * (weight * correlation).sum()
+    gradient[d + 1] = 0.5 * noise * weight[diagonal].sum()
+    return float(value), gradient
+
+
+def _log_prior(theta: Array) -> tuple[float, Array]:
+    """A weak prior that keeps few points from being explained away: length scales about 1, little noise."""
+    gradient = np.zeros_like(theta)
+    centre = theta[:-2] - math.log(0.7)
+    gradient[:-2] = centre / 1.5**2
+    value = 0.5 * float((centre**2).sum()) / 1.5**2
+    noise = theta[-1] - math.log(1e-3)
+    gradient[-1] = noise / 2.0**2
+    return value + 0.5 * float(noise**2) / 2.0**2, gradient
+
+
+def fit(
+    features: Features, z: Array, y: Array, *, prior: bool = True, steps: int = 40, start: Array | None = None
+) -> GaussianProcess:
+    """The process whose hyperparameters make the values y (n,) at features z (n, p) likeliest."""
+    d = len(features.space)
+    bounds = [tuple(np.log(_LENGTH))] * d + [tuple(np.log(_AMPLITUDE)), tuple(np.log(_NOISE))]
+
+    def objective(theta: Array) -> tuple[float, Array]:
+        value, gradient = negative_log_likelihood(theta, features, z, y)
+        if prior:
+            more, slope = _log_prior(theta)
+            value, gradient = value + more, gradient + slope
+        return value, gradient
+
+    begin = np.concatenate([np.full(d, math.log(0.7)), [0.0, math.log(1e-2)]]) if start is None else start
+    found = minimize(objective, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps})
+    return GaussianProcess(features, z, y, np.asarray(found.x))

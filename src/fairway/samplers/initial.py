@@ -1,0 +1,51 @@
+"""Initial designs: where to look before there is anything to learn from.
+
+A design is a function of the study's seed and of how many trials were asked for, so that several workers and a resumed
+study fill the same design.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairway.errors import UsageError
+from fairway.history import History
+from fairway.seeds import stream
+
+Design: TypeAlias = Literal["random", "sobol", "latin", "furthest"]
+
+_FURTHEST_OF = 256  # candidates, for the furthest first
+
+
+def check_design(design: str) -> None:
+    """Refuse what is no design."""
+    if design not in get_args(Design):
+        raise UsageError(f"initial={design!r}: one of {', '.join(map(repr, get_args(Design)))} is expected")
+
+
+def initial_point(design: Design, size: int, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
+    """The next point (d,) of a design of so many.
+
+    "random": uniform; "sobol": a scrambled Sobol sequence; "latin": a Latin hypercube; "furthest": each as far as
+    possible from those before it, as the winners of the CIKM 2021 contest began.
+    """
+    d, place = len(history.space), len(history) + len(history.pending)
+    if design == "furthest":
+        before = np.nan_to_num(np.concatenate([history.x, history.pending]), nan=0.5)
+        drawn = np.nan_to_num(history.space.snap(rng.random((_FURTHEST_OF, d))), nan=0.5)
+        if not len(before):
+            return np.asarray(drawn[0])
+        apart = ((drawn[:, None] - before) ** 2).sum(axis=2).min(axis=1)
+        return np.asarray(drawn[int(np.argmax(apart))])
+    if design == "random" or place >= size:
+        return rng.random(d)
+    from scipy.stats import qmc  # noqa: PLC0415 - it takes its time to load
+
+    same = stream(history.seed, 0, design)
+    if design == "latin":
+        return np.asarray(qmc.LatinHypercube(d, rng=same).random(size)[place])
+    sequence = qmc.Sobol(d, scramble=True, rng=same)
+    return np.asarray(sequence.fast_forward(place).random(1)[0] if place else sequence.random(1)[0])

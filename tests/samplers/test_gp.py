@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+import fairway as fw
+from fairway.samplers.initial import initial_point
+from fairway.testing import MIXED, check_sampler
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        fw.GP(),
+        fw.GP.cikm2021(),
+        fw.GP(5, initial="latin", acquisition="pi"),
+        fw.GP(initial="random", acquisition="ucb"),
+    ],
+    ids=str,
+)
+def test_it_conforms(sampler):
+    check_sampler(sampler, trials=25)
+
+
+def branin(trial):
+    x, y = trial.params["x"], trial.params["y"]
+    b, c, t = 5.1 / (4 * math.pi**2), 5 / math.pi, 1 / (8 * math.pi)
+    return (y - b * x * x + c * x - 6) ** 2 + 10 * (1 - t) * math.cos(x) + 10
+
+
+BRANIN = {"x": fw.Float(-5.0, 10.0), "y": fw.Float(0.0, 15.0)}
+
+
+def test_it_finds_the_minimum_of_branin():
+    found = []
+    for seed in range(3):
+        study = fw.Study(BRANIN, fw.Minimize("loss"), sampler=fw.GP(), seed=seed)
+        study.optimize(branin, trials=35)
+        found.append(study.best.metrics["loss"])
+    assert max(found) < 0.397887 + 0.01
+
+
+def test_it_finds_the_best_feasible_point():
+    """Branin under a disc that excludes two of its three minima (Gardner et al., 2014)."""
+
+    def evaluate(trial):
+        x, y = trial.params["x"], trial.params["y"]
+        return {"loss": branin(trial), "disc": (x - 2.5) ** 2 + (y - 7.5) ** 2}
+
+    for seed in range(2):
+        study = fw.Study(BRANIN, fw.Minimize("loss"), [fw.AtMost("disc", 50.0)], sampler=fw.GP(), seed=seed)
+        study.optimize(evaluate, trials=45)
+        assert study.best.metrics["loss"] < 0.397887 + 0.05  # at (pi, 2.275), inside the disc
+
+
+def test_it_is_ahead_of_random_search_on_a_mixed_space():
+    def loss(trial):
+        params = dict(trial.params)
+        u = fw.Space(MIXED).encode(params)[:4]
+        return float(((u - 0.35) ** 2).sum() + (params["booster"] != "goss") + (params["size"] != "m"))
+
+    best = {}
+    for sampler in (fw.Random(), fw.GP()):
+        losses = []
+        for seed in range(3):
+            study = fw.Study(MIXED, fw.Minimize("loss"), sampler=sampler, seed=seed)
+            study.optimize(loss, trials=40)
+            losses.append(study.best.metrics["loss"])
+        best[type(sampler)] = np.mean(losses)
+    assert best[fw.GP] < best[fw.Random] / 3
+
+
+def history_of(losses, partial):
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), stopper=fw.HalfAt(step=1, after=1), seed=0)
+    for loss, stop in zip(losses, partial, strict=True):
+        trial = study.ask()
+        trial.report(loss=loss)
+        trial._cut = "made to stop" if stop else ""
+        trial._verdict = ""
+        study.tell(trial)
+    return study.history
+
+
+def test_a_stopped_trial_is_taken_for_at_best_the_median():
+    history = history_of([1.0, 2.0, 3.0, 0.5, 9.0, 0.7], [False, False, False, True, True, True])
+    rows = np.arange(6)
+    assert fw.GP()._imputed(history, rows).tolist() == [1.0, 2.0, 3.0, 0.5, 9.0, 2.0]  # the best one is known
+    assert fw.GP(impute=False)._imputed(history, rows).tolist() == [1.0, 2.0, 3.0, 0.5, 9.0, 0.7]
+
+
+def test_of_many_trials_the_better_and_the_later_are_used():
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), sampler=fw.Random(), seed=0)
+    for k in range(60):
+        study.tell(study.ask(), loss=float(k))
+    rows = fw.GP(most=20)._rows(study.history)
+    assert rows.tolist() == [*range(10), *range(50, 60)]
+
+
+@pytest.mark.parametrize("design", ["random", "sobol", "latin", "furthest"])
+def test_a_design_is_the_same_for_the_same_seed_and_fills_the_cube(design):
+    def points(seed):
+        study = fw.Study({"a": fw.Float(0.0, 1.0), "b": fw.Float(0.0, 1.0)}, fw.Minimize("m"), seed=seed)
+        for _ in range(16):
+            x = initial_point(design, 16, study.history, np.random.default_rng(len(study.trials) + 100 * seed))
+            study.enqueue(study.space.decode(x))
+            study.tell(study.ask(), m=0.0)
+        return study.history.x
+
+    one, same, other = points(1), points(1), points(2)
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+    if design in ("sobol", "latin"):
+        assert sorted((one[:, 0] * 16).astype(int)) == list(range(16))  # one in each sixteenth
+    if design == "furthest":
+        apart = np.sqrt(((one[:, None] - one) ** 2).sum(axis=2) + 9 * np.eye(16)).min()
+        assert apart > 0.15
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"initial": "grid"}, "initial='grid': one of 'random', 'sobol', 'latin', 'furthest' is expected"),
+        ({"acquisition": "kg"}, "acquisition='kg'"),
+        ({"random_share": 1.0}, "random_share=1.0"),
+        ({"start": 1}, "start=1"),
+    ],
+)
+def test_wrong_settings_are_refused(arguments, sentence):
+    with pytest.raises(fw.UsageError, match=sentence):
+        fw.GP(**arguments)
+
+
+def test_integrals_agree():
+    """log EI against numerical integration."""
+    from fairway.models.acquisition import log_expected_improvement, log_probability_below
+
+    for mean, deviation, best in ((0.3, 0.5, 0.1), (2.0, 0.4, 0.0), (-1.0, 1.5, 0.2)):
+        gain, _ = integrate.quad(lambda f: (best - f) * stats.norm.pdf(f, mean, deviation), -12, best)  # noqa: B023
+        assert log_expected_improvement(np.array([mean]), np.array([deviation]), best)[0] == pytest.approx(
+            math.log(gain)
+        )
+        share = stats.norm.logcdf(best, mean, deviation)
+        assert log_probability_below(np.array([mean]), np.array([deviation]), best)[0] == pytest.approx(share)
