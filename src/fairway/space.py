@@ -369,7 +369,7 @@ class Space(Mapping[str, Parameter]):
     def fingerprints(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """A number for each of some encoded points (k, d), the same for the same configuration: (k,)."""
         weights = np.sqrt(np.arange(2.0, len(self) + 2.0))
-        return np.asarray(np.round((np.nan_to_num(np.round(x, 9), nan=-1.0) * weights).sum(axis=1), 9))
+        return np.asarray(np.round(np.nan_to_num(x, nan=-1.0) @ weights, 9))
 
     def grid(self, most: int) -> NDArray[np.float64] | None:
         """Every configuration (k, d), if there are at most so many."""

@@ -75,6 +75,14 @@ def _squared_distances(a: Array, b: Array) -> Array:
     return np.maximum(square, 0.0)
 
 
+def _inverse(chol: Array) -> Array:
+    """The inverse of a matrix, from its lower Cholesky factor with zeros above."""
+    half, _ = dpotri(chol, lower=1)
+    inverse: Array = half + half.T
+    inverse[np.diag_indices_from(inverse)] *= 0.5
+    return inverse
+
+
 class GaussianProcess:
     """A process conditioned on values y (n,) at features z (n, p), with given hyperparameters theta."""
 
@@ -86,10 +94,9 @@ class GaussianProcess:
         covariance, _ = _covariance(_squared_distances(self._a, self._a))
         covariance *= self.amplitude
         covariance[np.diag_indices_from(covariance)] = self.amplitude + self.noise + 1e-10
-        self._chol = np.linalg.cholesky(covariance)
+        self._chol = np.asarray(np.linalg.cholesky(covariance), np.float64)
         self._alpha = cho_solve((self._chol, True), y)
-        inverse, _ = dpotri(self._chol, lower=1)
-        self._inverse = np.tril(inverse) + np.tril(inverse, -1).T
+        self._inverse = _inverse(self._chol)
 
     @property
     def log_likelihood(self) -> float:
@@ -113,7 +120,7 @@ class GaussianProcess:
         covariance *= self.amplitude
         slope = -(self.amplitude * shared)[:, None] * difference * self._scale  # d k(z, z_i) / d z
         weights = self._inverse @ covariance
-        variance = max(self.amplitude - covariance @ weights, 1e-12)
+        variance = max(self.amplitude - float(covariance @ weights), 1e-12)
         deviation = math.sqrt(variance)
         return float(covariance @ self._alpha), deviation, slope.T @ self._alpha, -(slope.T @ weights) / deviation
 
@@ -139,9 +146,7 @@ def negative_log_likelihood(theta: Array, features: Features, z: Array, y: Array
         return 1e25, np.zeros_like(theta)
     alpha = cho_solve((chol, True), y, check_finite=False)
     value = 0.5 * y @ alpha + np.log(chol[diagonal]).sum() + 0.5 * len(y) * math.log(2 * math.pi)
-    inverse, _ = dpotri(chol, lower=1)
-    inverse = np.tril(inverse) + np.tril(inverse, -1).T
-    weight = inverse - np.outer(alpha, alpha)  # d value / d K, times 2
+    weight = _inverse(chol) - np.outer(alpha, alpha)  # d value / d K, times 2
     gradient = np.empty(d + 2)
     by_square = weight * shared
     by_square *= amplitude
@@ -179,5 +184,8 @@ def fit(
         return value, gradient
 
     begin = np.concatenate([np.full(d, math.log(0.7)), [0.0, math.log(1e-2)]]) if start is None else start
-    found = minimize(objective, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps})
+    precision = 1e-6 if prior else 1e-11  # one more digit changes no proposal
+    found = minimize(
+        objective, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps, "ftol": precision}
+    )
     return GaussianProcess(features, z, y, np.asarray(found.x))

@@ -30,6 +30,7 @@ from scipy.special import ndtr, ndtri
 from fairway.space import Choice, Space
 
 _MOST_CELLS = 64  # beyond so many a cell is narrow enough to take the density at its middle for its mass
+_MOST_POINTS = 256  # a density around more of them takes every so manieth
 _TINY = 1e-300
 
 Points = NDArray[np.float64]
@@ -94,9 +95,11 @@ class Axes:
 
 
 class Parzen:
-    """A density over the unit cube around some points (n, d); with none it is uniform."""
+    """A density over the unit cube around some points (n, d), in any order that matters; with none it is uniform."""
 
     def __init__(self, axes: Axes, points: Points, kernel: Kernel) -> None:
+        if len(points) > _MOST_POINTS:
+            points = points[np.linspace(0, len(points) - 1, _MOST_POINTS).astype(np.intp)]
         self._axes, self._c, self._kernel = axes, points, kernel
         self._h = self._bandwidths()
         self._tables = [self._table(int(j)) for j in axes.discrete]
@@ -126,41 +129,48 @@ class Parzen:
         return table
 
     def log_density(self, x: Points, one_hot: NDArray[np.float32]) -> NDArray[np.float64]:
-        """The log density at points (k, d), given also as one-hot rows: (k,)."""
+        """The log density at points (k, d), given also as one-hot rows: (k,).
+
+        The log of a kernel is a sum of table entries, which a one-hot row selects, and of -(x - c)^2 / 2 h^2, which is
+        x c / h^2 and terms of x or c alone: so one matrix product gives all k n of them, up to a constant a row.
+        """
         axes, c = self._axes, self._c
         prior = np.zeros(len(x))
         for j in axes.discrete:
             prior -= np.where(np.isnan(x[:, j]), 0.0, math.log(axes.cells[j]))
         if not len(c):
             return prior
-        log = np.zeros((len(x), len(c)), np.float32)
-        if axes.discrete.size:
-            columns = [
-                table[:, axes.axes[j].cell(c[:, j])] for table, j in zip(self._tables, axes.discrete, strict=True)
-            ]
-            log += one_hot @ np.concatenate(columns).astype(np.float32)
-        if axes.real.size:
+        tables = zip(self._tables, axes.discrete, strict=True)
+        right = [table[:, axes.axes[j].cell(c[:, j])] for table, j in tables]
+        left: list[NDArray[np.floating]] = [one_hot]
+        constant = np.zeros(len(x))
+        inactive = np.isnan(x[:, axes.real]).any() or np.isnan(c[:, axes.real]).any()
+        if axes.real.size and not inactive:
+            h = self._h[axes.real]
+            a, b = (x[:, axes.real] - 0.5) / h, (c[:, axes.real] - 0.5) / h  # small numbers: float32 is enough
+            size = ndtr((1.0 - c[:, axes.real]) / h) - ndtr(-c[:, axes.real] / h)
+            bias = -np.log(size * h * math.sqrt(2 * math.pi)) - 0.5 * b * b
+            left += [a, np.ones((len(x), 1))]
+            right += [b.T, bias.sum(axis=1)[None]]
+            constant = -0.5 * (a * a).sum(axis=1)
+        log = np.concatenate(left, axis=1, dtype=np.float32) @ np.concatenate(right, dtype=np.float32)
+        if inactive:
             log += self._log_gaussian(x[:, axes.real], c[:, axes.real], self._h[axes.real])
-        highest = np.maximum(log.max(axis=1), prior.astype(np.float32))
-        total = np.exp(log - highest[:, None]).sum(axis=1, dtype=np.float64) + np.exp(prior - highest)
-        return np.asarray(highest + np.log(total) - math.log(len(c) + 1))
+        alone = prior - constant
+        highest = np.maximum(log.max(axis=1), alone)
+        log -= highest[:, None].astype(np.float32)
+        total = np.exp(log, out=log).sum(axis=1, dtype=np.float64) + np.exp(alone - highest)
+        return np.asarray(highest + np.log(total) + constant - math.log(len(c) + 1))
 
     @staticmethod
     def _log_gaussian(x: Points, c: Points, h: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Truncated Gaussians, summed over dimensions: (k, n)."""
-        with np.errstate(invalid="ignore"):
-            size = ndtr((1.0 - c) / h) - ndtr(-c / h)
-            scale = -np.log(size * h * math.sqrt(2 * math.pi))
-        if np.isnan(x).any() or np.isnan(c).any():
-            total = np.zeros((len(x), len(c)))
-            for j in range(x.shape[1]):
-                with np.errstate(invalid="ignore"):
-                    one = -0.5 * ((x[:, j, None] - c[:, j]) / h[j]) ** 2 + scale[:, j]
-                total += np.nan_to_num(one, nan=0.0)  # uniform where either side has no say
-            return total.astype(np.float32)
-        a, b = x / h, c / h
-        square = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2.0 * (a @ b.T)
-        return np.asarray(scale.sum(axis=1) - 0.5 * square, np.float32)
+        """Truncated Gaussians, summed over those dimensions that are active on both sides: (k, n)."""
+        total = np.zeros((len(x), len(c)))
+        for j in range(x.shape[1]):
+            size = ndtr((1.0 - c[:, j]) / h[j]) - ndtr(-c[:, j] / h[j])
+            scale = -np.log(size * h[j] * math.sqrt(2 * math.pi))
+            total += np.nan_to_num(scale - 0.5 * ((x[:, j, None] - c[:, j]) / h[j]) ** 2, nan=0.0)
+        return total.astype(np.float32)
 
     def sample(self, n: int, rng: np.random.Generator) -> Points:
         """Draws (n, d): a component for each, then a draw from its product kernel."""
