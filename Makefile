@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= $(FAIRWAY_CREDIT_CURVES)
+ANCHORS ?= $(FAIRWAY_ANCHORS)
 
 .PHONY: demo test lint faults bench papers clean
 
@@ -36,6 +37,8 @@ bench: $(VENV)/.bench
 papers: $(VENV)/.bench
 	$(BIN)/python -m bench.papers.ace_curves $(if $(DATA),--data "$(DATA)")
 	$(BIN)/python -m bench.papers.staleness $(if $(DATA),--data "$(DATA)")
+	$(BIN)/python -m bench.papers.ctpe_tabular $(if $(ANCHORS),--anchors "$(ANCHORS)")
+	$(BIN)/python -m bench.papers.cikm2021 $(if $(ANCHORS),--anchors "$(ANCHORS)")
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -31,9 +31,13 @@ METHODS: dict[str, tuple[fw.Sampler, int, int]] = {  # with seeds and evaluation
     "CTPE split only": (fw.CTPE(relative=False), 8, 200),
     "CTPE": (fw.CTPE(), 8, 200),
     "GP": (fw.GP(), 3, 100),
+    "BORE": (fw.BORE(), 3, 100),
+    "Blend": (fw.Blend(), 3, 100),
 }
 MODELS = {  # what a sampler's proposals depend on, by its module
     "fairway.samplers.tpe": ("fairway.models.parzen",),
+    "fairway.samplers.bore": (),
+    "fairway.samplers.blend": ("fairway.samplers.tpe", "fairway.models.parzen"),
     "fairway.samplers.gp": tuple(f"fairway.models.{name}" for name in ("gaussian_process", "acquisition", "transform")),
 }
 Setting = tuple[str, str, int]

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from fairway.problem import AtLeast, AtMost, Maximize, Minimize, Problem
     from fairway.runners.recording import Recording
     from fairway.runners.simulated import Simulation, simulate
+    from fairway.samplers.blend import Blend
+    from fairway.samplers.bore import BORE
     from fairway.samplers.gp import GP
     from fairway.samplers.random import Random
     from fairway.samplers.sampler import Sampler
@@ -33,6 +35,8 @@ _HOMES = {
     "problem": ("AtLeast", "AtMost", "Maximize", "Minimize", "Problem"),
     "runners.recording": ("Recording",),
     "runners.simulated": ("Simulation", "simulate"),
+    "samplers.blend": ("Blend",),
+    "samplers.bore": ("BORE",),
     "samplers.gp": ("GP",),
     "samplers.random": ("Random",),
     "samplers.sampler": ("Sampler",),
@@ -52,12 +56,14 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "ACE",
     "ASHA",
+    "BORE",
     "CTPE",
     "GP",
     "TPE",
     "AtLeast",
     "AtMost",
     "Best",
+    "Blend",
     "Choice",
     "Costs",
     "Decision",

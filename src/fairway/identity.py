@@ -11,6 +11,8 @@ from typing import Any
 
 from fairway.errors import StorageError, UsageError
 from fairway.problem import AtLeast, AtMost, Maximize, Minimize, Problem
+from fairway.samplers.blend import Blend
+from fairway.samplers.bore import BORE
 from fairway.samplers.gp import GP
 from fairway.samplers.random import Random
 from fairway.samplers.sampler import Sampler
@@ -28,7 +30,7 @@ _KINDS: dict[str, Any] = {
     for kind in (
         *(Float, Int, Choice, Minimize, Maximize, AtMost, AtLeast),
         *(ACE, ASHA, Median, HalfAt, Never),
-        *(Random, TPE, CTPE, GP),
+        *(Random, TPE, CTPE, GP, BORE, Blend),
     )
 }
 

@@ -1,0 +1,99 @@
+"""BORE (Tiao et al., 2021): the density ratio of good and bad points is what a classifier of good points estimates.
+
+A forest of randomised trees from scikit-learn (optional) learns which trials are among the best `gamma` share; a second
+one learns which are feasible. The acquisition is the sum of their log probabilities, over random points and changes of
+the best trials. Partial rows enter with what they showed; unknown rows are left out of the second forest and are never
+feasible; failed rows are left out; running trials are taken for bad ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairway.checks import fraction, whole
+from fairway.errors import MissingDependency
+from fairway.history import History
+from fairway.samplers.sampler import Sampler, is_new
+
+_RANDOM = 1024  # candidates at random
+_CHANGED = 64  # changes of each of the best trials
+_BEST = 4
+_ALIKE = 0.1  # scores that a forest cannot tell apart: one of them at random
+
+
+@dataclass(frozen=True)
+class BORE(Sampler):
+    """Bayesian optimisation by classification, after `start` random trials.
+
+    >>> import fairway as fw
+    >>> fw.BORE(gamma=0.2)
+    BORE(start=10, gamma=0.2, trees=100)
+    """
+
+    start: int = 10
+    _: KW_ONLY
+    gamma: float = 0.25
+    trees: int = 100
+
+    def __post_init__(self) -> None:
+        whole(self.start, "start", least=2)
+        whole(self.trees, "trees")
+        fraction(self.gamma, "gamma")
+
+    def propose(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
+        """The candidate that is likeliest to be good and feasible."""
+        d, ran = len(history.space), ~history.failed
+        if np.count_nonzero(ran) < self.start:
+            return rng.random(d)
+        x = history.space.snap(self._candidates(history, rng))
+        x = x[is_new(history, x)]
+        if not len(x):
+            return rng.random(d)
+        order = history.order[: np.count_nonzero(ran)]
+        good = np.zeros(len(history), bool)
+        good[order[: max(1, round(self.gamma * len(order)))]] = True
+        points = np.concatenate([history.x[ran], history.pending])
+        labels = np.concatenate([good[ran], np.zeros(len(history.pending), bool)])
+        score = self._log_probability(points, labels, x, rng)
+        known = ran & ~np.isnan(history.violation)
+        if history.problem.constraints and known.any():
+            score = score + self._log_probability(history.x[known], history.feasible[known], x, rng)
+        best = np.flatnonzero(score >= score.max() - _ALIKE)
+        return np.asarray(x[int(rng.choice(best))])
+
+    def _candidates(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
+        d = len(history.space)
+        best = np.nan_to_num(history.x[history.order[:_BEST]], nan=0.5)
+        changed = np.repeat(best, _CHANGED, axis=0)
+        some = rng.random(changed.shape) < max(1.0 / d, 0.2)
+        near = np.clip(changed + 0.1 * rng.normal(size=changed.shape), 0.0, 1.0)
+        anew = rng.random(changed.shape)
+        changed = np.where(some, np.where(rng.random(changed.shape) < 0.5, near, anew), changed)  # noqa: PLR2004
+        return np.concatenate([rng.random((_RANDOM, d)), changed])
+
+    def _log_probability(
+        self,
+        points: NDArray[np.float64],
+        labels: NDArray[np.bool_],
+        x: NDArray[np.float64],
+        rng: np.random.Generator,
+    ) -> NDArray[np.float64]:
+        """The log of the chance that points (k, d) have the label; the same for all if there is only one."""
+        if labels.all() or not labels.any():
+            return np.zeros(len(x))
+        forest = _forest(self.trees, int(rng.integers(2**31)))
+        forest.fit(np.nan_to_num(points, nan=-1.0), labels)
+        share = forest.predict_proba(np.nan_to_num(x, nan=-1.0))[:, 1]
+        return np.asarray(np.log((share * self.trees + 0.5) / (self.trees + 1.0)))
+
+
+def _forest(trees: int, seed: int) -> Any:
+    try:
+        from sklearn.ensemble import ExtraTreesClassifier  # noqa: PLC0415 - optional
+    except ImportError:
+        raise MissingDependency("BORE needs scikit-learn: pip install scikit-learn") from None
+    return ExtraTreesClassifier(trees, min_samples_leaf=2, max_features=1, random_state=seed, n_jobs=1)
