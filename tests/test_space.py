@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
+from fairway.testing import MIXED
 
 units = st.floats(0.0, 1.0)
 finite = st.floats(-1e12, 1e12)
@@ -224,3 +225,27 @@ def test_points_outside_the_cube_are_refused():
 def test_parameters_print_and_compare():
     assert fw.Float(0.0, 1.0, log=False) == fw.Float(0, 1)
     assert eval(repr(fw.Int(1, 8, log=True)), vars(fw)) == fw.Int(1, 8, log=True)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_snapping_points_is_encoding_what_they_decode_to(seed):
+    space = fw.Space(MIXED)
+    points = np.random.default_rng(seed).random((8, len(space)))
+    snapped = space.snap(points)
+    again = np.array([space.encode(space.decode(point)) for point in points])
+    assert snapped == pytest.approx(again, abs=1e-9, nan_ok=True)
+    assert space.fingerprints(snapped) == pytest.approx(space.fingerprints(again), abs=1e-8)
+
+
+def test_a_grid_holds_every_configuration_once():
+    space = fw.Space({"a": fw.Int(1, 3), "b": fw.Choice(["x", "y"]), "c": fw.Int(1, 3, when={"b": "y"})})
+    everything = [space.decode(np.nan_to_num(point, nan=0.5)) for point in space.grid(100)]
+    assert len(everything) == len({str(params) for params in everything}) == 12
+    assert space.grid(10) is None
+    assert fw.Space({"x": fw.Float(0.0, 1.0)}).grid(10**6) is None
+
+
+def test_cells_of_a_log_integer_cover_the_cube():
+    edges = fw.Int(1, 9, log=True).edges()
+    assert edges[[0, -1]] == pytest.approx([0.0, 1.0])
+    assert [fw.Int(1, 9, log=True).decode(u) for u in (edges[:-1] + edges[1:]) / 2] == list(range(1, 10))

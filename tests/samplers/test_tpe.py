@@ -203,3 +203,28 @@ def test_a_run_ends_where_the_space_does():
     study = fw.Study({"a": fw.Int(1, 3), "b": fw.Choice(["x", "y"])}, fw.Minimize("loss"), seed=0)
     study.optimize(lambda trial: float(trial.params["a"]), trials=100)
     assert (len(study.trials), study.ended) == (6, "all 6 configurations of the space were tried")
+
+
+def test_failed_rows_are_left_out_and_partial_ones_enter_with_what_they_showed():
+    sampler = fw.CTPE()
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), sampler=sampler, seed=0)
+    for k in range(20):
+        study.enqueue({"x": (k + 0.5) / 100})
+        trial = study.ask()
+        if k == 3:
+            study.tell(trial, failed="made to fail")
+            continue
+        trial.report(loss=float(20 - k))
+        trial._cut = "made to stop" if k >= 18 else ""
+        study.tell(trial)
+    assert study.history.partial.sum() == 2
+    (factor,) = sampler._factors(study.history)
+    assert sorted(factor.good[:, 0]) == pytest.approx([0.185, 0.195])
+    assert len(factor.good) + len(factor.bad) == 19
+
+
+def test_running_trials_are_taken_for_bad_ones():
+    study = run(fw.CTPE(), [], 20)
+    study.ask(3)
+    (factor,) = fw.CTPE()._factors(study.history)
+    assert np.array_equal(factor.bad[-3:], study.history.pending, equal_nan=True)
