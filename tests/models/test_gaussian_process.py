@@ -68,6 +68,37 @@ def test_gradients_of_predictions_are_those_of_differences(problem):
         assert by_deviation[j] == pytest.approx((up[1] - down[1])[0] / (2 * small), abs=1e-5)
 
 
+def warped(theta, seed=3):
+    return np.concatenate([theta, np.random.default_rng(seed).normal(0.0, 0.4, 2 * D)])
+
+
+def test_gradients_with_a_warp_are_those_of_differences(problem):
+    features, z, y, theta, rng = problem
+    theta, small = warped(theta), 1e-6
+    _, gradient = negative_log_likelihood(theta, features, z, y)
+    for k in range(len(theta)):
+        step = small * np.eye(len(theta))[k]
+        up, down = (negative_log_likelihood(theta + sign * step, features, z, y)[0] for sign in (1, -1))
+        assert gradient[k] == pytest.approx((up - down) / (2 * small), rel=1e-4, abs=1e-4)
+    process, point = GaussianProcess(features, z, y, theta), rng.uniform(0.1, 0.9, D)
+    _, _, by_mean, by_deviation = process.predict_with_gradient(point)
+    for j in range(D):
+        step = small * np.eye(D)[j]
+        up, down = process.predict((point + step)[None]), process.predict((point - step)[None])
+        assert by_mean[j] == pytest.approx((up[0] - down[0])[0] / (2 * small), abs=1e-5)
+        assert by_deviation[j] == pytest.approx((up[1] - down[1])[0] / (2 * small), abs=1e-5)
+
+
+def test_a_warp_explains_what_happens_at_an_edge_of_the_range():
+    rng = np.random.default_rng(0)
+    features = Features(fw.Space({"x": fw.Float(0.0, 1.0)}))
+    x = rng.random((40, 1))
+    y = np.sin(12 * x[:, 0] ** 4)
+    y = (y - y.mean()) / y.std()
+    plain, bent = (fit(features, features(x), y, warp=warp) for warp in (False, True))
+    assert bent.log_likelihood > plain.log_likelihood + 5
+
+
 def test_what_it_believes_of_running_points_leaves_its_mean_as_it_is(problem):
     features, z, y, theta, rng = problem
     process, pending = GaussianProcess(features, z, y, theta), rng.random((3, D))

@@ -17,7 +17,7 @@ from fairway.testing import MIXED, check_sampler
         fw.GP(),
         fw.GP.cikm2021(),
         fw.GP(5, initial="latin", acquisition="pi"),
-        fw.GP(initial="random", acquisition="ucb"),
+        fw.GP(initial="random", acquisition="ucb", warp=True),
     ],
     ids=str,
 )

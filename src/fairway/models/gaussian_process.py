@@ -10,6 +10,7 @@ option.
 | z | (n, p) | features of the points |
 | y | (n,) | values, standardised by the caller |
 | theta | (d + 2,) | log length scales, log amplitude, log noise variance |
+| | (3 d + 2,) | the same, then the logs of a and b of Kumaraswamy's warp of each numerical input (Snoek et al., 2014) |
 | K | (n, n) | covariance of the values, noise included |
 """
 
@@ -45,6 +46,7 @@ class Features:
             self._parts.append((j, options))
             self.dimension += [j] * max(options, 1)
         self.of = np.array(self.dimension)
+        self.numerical = np.array([not self._parts[j][1] for j in self.dimension])  # by feature
 
     def __call__(self, x: Array) -> Array:
         """Features (n, p) of points (n, d) of the unit cube, NaN where inactive."""
@@ -75,6 +77,27 @@ def _squared_distances(a: Array, b: Array) -> Array:
     return np.maximum(square, 0.0)
 
 
+class _Warped:
+    """Features (n, p) after the warp 1 - (1 - z^a)^b of the numerical ones, and its derivatives."""
+
+    def __init__(self, features: Features, z: Array, theta: Array) -> None:
+        d = len(features.space)
+        self.z, self.by_z = z, np.ones_like(z)
+        self.by_log_a = self.by_log_b = np.zeros_like(z)
+        if len(theta) == d + 2:
+            return
+        a, b = np.exp(theta[d + 2 : 2 * d + 2])[features.of], np.exp(theta[2 * d + 2 :])[features.of]
+        inside = np.clip(z, 1e-6, 1.0 - 1e-6)
+        power = inside**a
+        rest = 1.0 - power
+        warped = 1.0 - rest**b
+        by_power = b * rest ** (b - 1.0)
+        self.z = np.where(features.numerical, warped, z)
+        self.by_z = np.where(features.numerical, by_power * a * power / inside, 1.0)
+        self.by_log_a = np.where(features.numerical, by_power * power * np.log(inside) * a, 0.0)
+        self.by_log_b = np.where(features.numerical, -(rest**b) * np.log(rest) * b, 0.0)
+
+
 def _inverse(chol: Array) -> Array:
     """The inverse of a matrix, from its lower Cholesky factor with zeros above."""
     half, _ = dpotri(chol, lower=1)
@@ -88,9 +111,11 @@ class GaussianProcess:
 
     def __init__(self, features: Features, z: Array, y: Array, theta: Array) -> None:
         self._features, self._y, self.theta = features, y, theta
-        self._scale = np.exp(-theta[:-2])[features.of]
-        self.amplitude, self.noise = math.exp(theta[-2]), math.exp(theta[-1])
-        self._a = z * self._scale
+        d = len(features.space)
+        self._scale = np.exp(-theta[:d])[features.of]
+        self.amplitude, self.noise = math.exp(theta[d]), math.exp(theta[d + 1])
+        self._z = z
+        self._a = _Warped(features, z, theta).z * self._scale
         covariance, _ = _covariance(_squared_distances(self._a, self._a))
         covariance *= self.amplitude
         covariance[np.diag_indices_from(covariance)] = self.amplitude + self.noise + 1e-10
@@ -106,7 +131,8 @@ class GaussianProcess:
 
     def predict(self, z: Array) -> tuple[Array, Array]:
         """Mean and standard deviation of the noise-free function at features (k, p): both (k,)."""
-        covariance, _ = _covariance(_squared_distances(z * self._scale, self._a))
+        warped = _Warped(self._features, z, self.theta).z
+        covariance, _ = _covariance(_squared_distances(warped * self._scale, self._a))
         covariance *= self.amplitude
         mean = covariance @ self._alpha
         variance = np.maximum(self.amplitude - ((covariance @ self._inverse) * covariance).sum(axis=1), 1e-12)
@@ -114,29 +140,31 @@ class GaussianProcess:
 
     def predict_with_gradient(self, z: Array) -> tuple[float, float, Array, Array]:
         """Mean and deviation at one point's features (p,), and their gradients (p,)."""
-        b = z * self._scale
-        difference = b - self._a
+        warped = _Warped(self._features, z, self.theta)
+        difference = warped.z * self._scale - self._a
         covariance, shared = _covariance((difference * difference).sum(axis=1))
         covariance *= self.amplitude
         slope = -(self.amplitude * shared)[:, None] * difference * self._scale  # d k(z, z_i) / d z
         weights = self._inverse @ covariance
         variance = max(self.amplitude - float(covariance @ weights), 1e-12)
         deviation = math.sqrt(variance)
-        return float(covariance @ self._alpha), deviation, slope.T @ self._alpha, -(slope.T @ weights) / deviation
+        by_mean, by_deviation = slope.T @ self._alpha, -(slope.T @ weights) / deviation
+        return float(covariance @ self._alpha), deviation, by_mean * warped.by_z, by_deviation * warped.by_z
 
     def joined_by(self, z: Array) -> GaussianProcess:
         """The process as if its own means had been observed at further features (k, p): for points that are running."""
         mean, _ = self.predict(z)
-        everywhere = np.concatenate([self._a / self._scale, z])
-        return GaussianProcess(self._features, everywhere, np.concatenate([self._y, mean]), self.theta)
+        values = np.concatenate([self._y, mean])
+        return GaussianProcess(self._features, np.concatenate([self._z, z]), values, self.theta)
 
 
 def negative_log_likelihood(theta: Array, features: Features, z: Array, y: Array) -> tuple[float, Array]:
-    """Minus the log marginal likelihood of theta, and its gradient (d + 2,)."""
-    d = len(theta) - 2
-    scale = np.exp(-theta[:-2])[features.of]
-    amplitude, noise = math.exp(theta[-2]), math.exp(theta[-1])
-    a = z * scale
+    """Minus the log marginal likelihood of theta, and its gradient, of theta's shape."""
+    d = len(features.space)
+    scale = np.exp(-theta[:d])[features.of]
+    amplitude, noise = math.exp(theta[d]), math.exp(theta[d + 1])
+    warped = _Warped(features, z, theta)
+    a = warped.z * scale
     correlation, shared = _covariance(_squared_distances(a, a))
     covariance = amplitude * correlation
     diagonal = np.diag_indices_from(covariance)
@@ -147,43 +175,46 @@ def negative_log_likelihood(theta: Array, features: Features, z: Array, y: Array
     alpha = cho_solve((chol, True), y, check_finite=False)
     value = 0.5 * y @ alpha + np.log(chol[diagonal]).sum() + 0.5 * len(y) * math.log(2 * math.pi)
     weight = _inverse(chol) - np.outer(alpha, alpha)  # d value / d K, times 2
-    gradient = np.empty(d + 2)
+    gradient = np.zeros_like(theta)
     by_square = weight * shared
     by_square *= amplitude
-    # sum_ab W_ab (a_aj - a_bj)^2 = 2 (sum_a w_a a_aj^2 - a_j' W a_j), for every feature at once
-    per_feature = 2.0 * ((by_square.sum(axis=1)[:, None] * a * a).sum(axis=0) - (a * (by_square @ a)).sum(axis=0))
-    gradient[:d] = 0.5 * np.bincount(features.of, weights=per_feature, minlength=d)
+    by_place = by_square.sum(axis=1)[:, None] * a - by_square @ a  # minus d value / d a
+    gradient[:d] = np.bincount(features.of, weights=(a * by_place).sum(axis=0), minlength=d)
     gradient[d] = 0.5 * amplitude * (weight * correlation).sum()
     gradient[d + 1] = 0.5 * noise * weight[diagonal].sum()
+    if len(theta) > d + 2:
+        for start, slope in ((d + 2, warped.by_log_a), (2 * d + 2, warped.by_log_b)):
+            by_feature = -(by_place * scale * slope).sum(axis=0)
+            gradient[start : start + d] = np.bincount(features.of, weights=by_feature, minlength=d)
     return float(value), gradient
 
 
-def _log_prior(theta: Array) -> tuple[float, Array]:
-    """A weak prior that keeps few points from being explained away: length scales about 1, little noise."""
-    gradient = np.zeros_like(theta)
-    centre = theta[:-2] - math.log(0.7)
-    gradient[:-2] = centre / 1.5**2
-    value = 0.5 * float((centre**2).sum()) / 1.5**2
-    noise = theta[-1] - math.log(1e-3)
-    gradient[-1] = noise / 2.0**2
-    return value + 0.5 * float(noise**2) / 2.0**2, gradient
+def _minus_log_prior(theta: Array, d: int) -> tuple[float, Array]:
+    """A weak prior that keeps few points from being explained away: length scales about 1, little noise, no warp."""
+    centre, width = np.zeros_like(theta), np.full_like(theta, 0.5)
+    centre[:d], width[:d] = math.log(0.7), 1.5
+    width[d] = math.inf
+    centre[d + 1], width[d + 1] = math.log(1e-3), 2.0
+    away = (theta - centre) / width
+    return 0.5 * float(away @ away), away / width
 
 
 def fit(
-    features: Features, z: Array, y: Array, *, prior: bool = True, steps: int = 40, start: Array | None = None
+    features: Features, z: Array, y: Array, *, prior: bool = True, warp: bool = False, steps: int = 40
 ) -> GaussianProcess:
     """The process whose hyperparameters make the values y (n,) at features z (n, p) likeliest."""
     d = len(features.space)
     bounds = [tuple(np.log(_LENGTH))] * d + [tuple(np.log(_AMPLITUDE)), tuple(np.log(_NOISE))]
+    bounds += [(-1.5, 1.5)] * (2 * d if warp else 0)
 
     def objective(theta: Array) -> tuple[float, Array]:
         value, gradient = negative_log_likelihood(theta, features, z, y)
         if prior:
-            more, slope = _log_prior(theta)
+            more, slope = _minus_log_prior(theta, d)
             value, gradient = value + more, gradient + slope
         return value, gradient
 
-    begin = np.concatenate([np.full(d, math.log(0.7)), [0.0, math.log(1e-2)]]) if start is None else start
+    begin = np.concatenate([np.full(d, math.log(0.7)), [0.0, math.log(1e-2)], np.zeros(2 * d if warp else 0)])
     precision = 1e-6 if prior else 1e-11  # one more digit changes no proposal
     found = minimize(
         objective, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps, "ftol": precision}

@@ -50,8 +50,8 @@ class GP(Sampler):
     """Gaussian-process search under constraints.
 
     `start` points of the `initial` design come first. `acquisition`: "ei", "pi" or "ucb" (of `width` deviations).
-    `transform` chooses a power of the objective from the data. `random_share` of the proposals are random. Of more than
-    `most` trials, the better and the later ones are used.
+    `transform` chooses a power of the objective from the data; `warp` learns a bend of each numerical input.
+    `random_share` of the proposals are random. Of more than `most` trials, the better and the later ones are used.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), sampler=fw.GP(), seed=0)
@@ -66,6 +66,7 @@ class GP(Sampler):
     acquisition: Literal["ei", "pi", "ucb"] = "ei"
     width: float = 2.0
     transform: bool = True
+    warp: bool = False
     impute: bool = True
     random_share: float = 0.0
     most: int = 300
@@ -75,8 +76,8 @@ class GP(Sampler):
         whole(self.most, "most", least=20)
         check_design(self.initial)
         positive(self.width, "width", what="number")
-        flag(self.transform, "transform")
-        flag(self.impute, "impute")
+        for name in ("transform", "warp", "impute"):
+            flag(getattr(self, name), name)
         if not 0.0 <= self.random_share < 1.0:
             raise UsageError(f"random_share={self.random_share!r}: a number from 0 to below 1 is expected")
         if self.acquisition not in ("ei", "pi", "ucb"):
@@ -122,7 +123,7 @@ class GP(Sampler):
         if feasible.any():
             loss = self._imputed(history, rows)
             move = likeliest(features, z, loss) if self.transform else Transform(loss)
-            process = fit(features, z, move(loss))
+            process = fit(features, z, move(loss), warp=self.warp)
             best = float(process.predict(z[feasible])[0].min())
             if len(pending):
                 process = process.joined_by(pending)
@@ -140,7 +141,7 @@ class GP(Sampler):
                 continue
             move = Transform(over[known], cut=False)
             limit = float(move(np.zeros(1))[0])
-            process = fit(features, z[known], move(over[known]))
+            process = fit(features, z[known], move(over[known]), warp=self.warp)
 
             def met(mean: Array, deviation: Array, limit: float = limit) -> tuple[Array, Array, Array]:
                 return functions.log_probability_below(mean, deviation, limit)
