@@ -30,7 +30,7 @@ from scipy.special import ndtr, ndtri
 from fairway.space import Choice, Space
 
 _MOST_CELLS = 64  # beyond so many a cell is narrow enough to take the density at its middle for its mass
-_MOST_POINTS = 256  # a density around more of them takes every so manieth
+_MOST_POINTS = 200  # a density around more of them takes every so manieth
 _TINY = 1e-300
 
 Points = NDArray[np.float64]
