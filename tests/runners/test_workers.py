@@ -393,8 +393,10 @@ def test_a_script_needs_no_guard(tmp_path, way):
 
 
 INTERRUPTED = """
-import sys, time
+import signal, sys, time
 import fairway as fw
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs in its background without it
 
 url, backend, stubborn = sys.argv[1:]
 study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], storage=url, seed=0,
@@ -429,6 +431,8 @@ go()
 STORM = """
 import os, random, signal, sys, threading, time
 import fairway as fw
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs in its background without it
 
 def train(trial):
     for _ in trial.steps(3):
