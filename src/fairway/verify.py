@@ -119,7 +119,8 @@ class _Worker:
         loss, prices = problem.objective.sign * objective, event.check_ns[i].tolist()
         values = [value if price >= 0 else None for value, price in zip(event.values[i].tolist(), prices, strict=True)]
         late = event.train_ns[i] == ABSENT
-        last = step == event.total or (event.over and step == event.step[event.train_ns >= 0].max())
+        trained = event.step[event.train_ns >= 0]
+        last = step == event.total or bool(event.over and len(trained) and step == trained.max())
         paid = i in event.payments[:, 0]
         if any(price > 0 for price in prices):
             self._result.expect(holds=bool(paid), otherwise=f"{where}: constraints were paid for without a decision")
