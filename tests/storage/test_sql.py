@@ -123,6 +123,39 @@ def test_a_worker_shows_that_it_lives(url, monkeypatch):
     assert study.log.lost([0]) == set()
 
 
+def test_a_tell_is_written_through_to_the_disk_and_a_report_is_not(tmp_path):
+    study = open_study(f"sqlite:///{tmp_path / 'study.db'}")
+    statements = []
+
+    def watch(connection, cursor, statement, *rest):
+        mode = connection.connection.cursor().execute("PRAGMA synchronous").fetchone()[0]
+        statements.append((statement.split(" (")[0], {1: "NORMAL", 2: "FULL"}[mode]))
+
+    sa.event.listen(study.log._engine, "before_cursor_execute", watch)
+    trial = study.ask()
+    trial.report(auc=0.5, eod=0.1)
+    trial._flush()
+    study.tell(trial)
+    written = [mode for statement, mode in statements if statement == "INSERT INTO fairway_event"]
+    assert written == ["NORMAL", "NORMAL", "FULL"]  # asked, reported, told
+    with study.log._engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+
+
+def test_a_database_of_an_older_schema_is_migrated_when_it_is_opened(url, monkeypatch):
+    run_curves(open_study(url), CURVES)
+    monkeypatch.setattr("fairway.storage.sql.VERSION", 2)
+    monkeypatch.setattr(
+        "fairway.storage.sql._MIGRATIONS", {1: ["ALTER TABLE fairway_study ADD COLUMN remark TEXT DEFAULT 'moved'"]}
+    )
+    for _ in range(2):  # once is enough
+        database = Database(url)
+        with database._engine.connect() as connection:
+            assert connection.exec_driver_sql("SELECT version FROM fairway_schema").scalar() == 2
+            assert connection.exec_driver_sql("SELECT remark FROM fairway_study").scalars().all() == ["moved"]
+    assert len(open_study(url).trials) == 6
+
+
 def wait_until(condition, seconds=20):
     patience = time.monotonic() + seconds
     while not condition():
