@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 import fairway as fw
@@ -85,13 +86,16 @@ def test_verify_agrees_with_an_honest_log_and_not_with_another(url, study, capsy
 
 
 def test_export_writes_what_was_asked_for(url, study, tmp_path, capsys):
-    for suffix in ("csv", "json"):
+    for suffix in ("csv", "json", "parquet"):
         assert main(["export", url, "study", "-o", str(tmp_path / f"trials.{suffix}")]) == 0
     rows = json.loads((tmp_path / "trials.json").read_text())
     with (tmp_path / "trials.csv").open() as file:
         table = list(csv.DictReader(file))
     assert [row["metric.auc"] for row in rows] == [record.metrics.get("auc") for record in study.trials]
     assert [row["status"] for row in table] == [record.status for record in study.trials]
+    frame = pd.read_parquet(tmp_path / "trials.parquet")
+    assert frame["status"].tolist() == [record.status for record in study.trials]
+    assert frame["metric.auc"].dropna().tolist() == [record.metrics["auc"] for record in study.trials if record.metrics]
     assert main(["export", url, "study", "-o", str(tmp_path / "trials.xls")]) == 2
     assert "ends in .csv, .json or .parquet" in capsys.readouterr().err
 
