@@ -237,7 +237,7 @@ def test_an_identity_comes_back_from_json():
     }
     for stopper in STOPPERS:
         problem = fw.Problem(fw.Minimize("loss"), LIMITS)
-        identity = Identity(fw.Space(space), problem, 7, fw.Random(), stopper)
+        identity = Identity(fw.Space(space), problem, 7, fw.Random(), stopper, None)
         again = Identity.from_json(json.loads(json.dumps(identity.to_json())))
         assert again.to_json() == identity.to_json()
         assert (again.problem, again.stopper, again.sampler) == (problem, stopper, fw.Random())

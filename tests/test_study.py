@@ -10,6 +10,7 @@ import pytest
 
 import fairway as fw
 from fairway.clock import VirtualClock
+from fairway.errors import MissingDependency
 from fairway.storage.memory import MemoryLog
 from tests.conftest import SPACE, run_curves
 
@@ -467,7 +468,7 @@ def test_to_frame_has_a_row_a_trial(make_study):
 
 def test_to_frame_without_pandas_says_how_to_install_it(make_study, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(fw.MissingDependency, match="pip install pandas"):
+    with pytest.raises(MissingDependency, match="pip install pandas"):
         make_study().to_frame()
 
 

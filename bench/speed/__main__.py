@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import fairway as fw
-from bench.speed import parallel, report, samplers, storage
+from bench.speed import parallel, report, samplers, storage, terminators
 
 if __name__ == "__main__":
     printed = io.StringIO()
@@ -19,6 +19,7 @@ if __name__ == "__main__":
         storage.main()
         parallel.main()
         samplers.main()
+        terminators.main()
     versions = f"fairway {fw.__version__}, numpy {np.__version__}, Python {platform.python_version()}"
     text = f"{versions}\n\n{printed.getvalue()}"
     print(text)

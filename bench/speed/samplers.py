@@ -9,7 +9,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,8 @@ SPACE: dict[str, fw.Float | fw.Int | fw.Choice] = {
 }
 TURNS = 5
 
+Rows: TypeAlias = list[tuple[dict[str, Any], float, list[float]]]
+
 
 def main() -> None:
     print("one proposal, 8 mixed dimensions, CPU")
@@ -34,14 +36,18 @@ def main() -> None:
         (200, 0, fw.GP(), "GPSampler", "GP, Optuna's GP, no constraint", 2),
         (200, 2, fw.GP(), "GPSampler", "GP, Optuna's GP, 2 constraints", 3),
     ):
-        rows = _rows(n, limits)
-        propose, suggest = _ours(rows, limits, ours), _optuna(rows, limits, peer)
-        propose(0)
-        suggest(0)
-        pairs = [(_cpu(propose, k), _cpu(suggest, k)) for k in range(1, TURNS + 1)]
-        mine, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
-        ratio = statistics.median(other / one for one, other in pairs)
-        print(f"  {name}, {n:6,} trials: {mine:7.1f} ms, {theirs:7.1f} ms: x {ratio:.1f}   (bar: at least {bar})")
+        rows = make_rows(n, limits)
+        compare(f"{name}, {n:6,} trials", _propose(rows, limits, ours), _suggest(rows, limits, peer), bar)
+
+
+def compare(name: str, ours: Callable[[int], object], theirs: Callable[[int], object], bar: float) -> None:
+    """Print the CPU time of two calls that take turns, and the median of their ratios."""
+    ours(0)
+    theirs(0)
+    pairs = [(_cpu(ours, k), _cpu(theirs, k)) for k in range(1, TURNS + 1)]
+    mine, peers = (statistics.median(side) for side in zip(*pairs, strict=True))
+    ratio = statistics.median(other / one for one, other in pairs)
+    print(f"  {name}: {mine:7.1f} ms, {peers:7.1f} ms: x {ratio:.1f}   (bar: at least {bar:g})")
 
 
 def _cpu(call: Callable[[int], object], k: int) -> float:
@@ -50,7 +56,8 @@ def _cpu(call: Callable[[int], object], k: int) -> float:
     return (time.process_time() - began) * 1e3
 
 
-def _rows(n: int, limits: int) -> list[tuple[dict[str, Any], float, list[float]]]:
+def make_rows(n: int, limits: int) -> Rows:
+    """Finished trials of a made-up function: parameters, loss, constraints."""
     space, rng = fw.Space(SPACE), np.random.default_rng(0)
     rows = []
     for x in rng.random((n, len(space))):
@@ -59,19 +66,24 @@ def _rows(n: int, limits: int) -> list[tuple[dict[str, Any], float, list[float]]
     return rows
 
 
-def _ours(
-    rows: list[tuple[dict[str, Any], float, list[float]]], limits: int, sampler: fw.Sampler
-) -> Callable[[int], object]:
+def fill_ours(rows: Rows, limits: int) -> fw.Study:
+    """A study of ours that holds the rows."""
     constraints = [fw.AtMost(f"c{k}", 0.0) for k in range(limits)]
-    study = fw.Study(SPACE, fw.Minimize("loss"), constraints, sampler=sampler, stopper=fw.Never(), seed=0)
+    study = fw.Study(SPACE, fw.Minimize("loss"), constraints, stopper=fw.Never(), seed=0)
     for params, loss, values in rows:
         study.enqueue(params)
         study.tell(study.ask(), {"loss": loss, **{f"c{k}": value for k, value in enumerate(values)}})
+    return study
+
+
+def _propose(rows: Rows, limits: int, sampler: fw.Sampler) -> Callable[[int], object]:
+    study = fill_ours(rows, limits)
     history = study.history
     return lambda k: study.space.decode(np.nan_to_num(sampler.next_point(history, np.random.default_rng(k)), nan=0.5))
 
 
-def _optuna(rows: list[tuple[dict[str, Any], float, list[float]]], limits: int, kind: str) -> Callable[[int], object]:
+def fill_optuna(rows: Rows, sampler: Any) -> tuple[Any, dict[str, Any]]:
+    """An Optuna study that holds the rows, and its distributions."""
     import optuna  # noqa: PLC0415 - the peer
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -86,10 +98,7 @@ def _optuna(rows: list[tuple[dict[str, Any], float, list[float]]], limits: int, 
             distributions[name] = optuna.distributions.FloatDistribution(
                 parameter.low, parameter.high, log=parameter.log
             )
-    more: dict[str, Any] = {"constraints_func": lambda trial: trial.user_attrs["constraints"]} if limits else {}
-    if kind == "TPESampler":
-        more["multivariate"] = True
-    study = optuna.create_study(sampler=getattr(optuna.samplers, kind)(seed=0, **more))
+    study = optuna.create_study(sampler=sampler)
     for params, loss, values in rows:
         trial = optuna.trial.create_trial(
             params=params,
@@ -99,6 +108,16 @@ def _optuna(rows: list[tuple[dict[str, Any], float, list[float]]], limits: int, 
             system_attrs={"constraints": values},
         )
         study.add_trial(trial)
+    return study, distributions
+
+
+def _suggest(rows: Rows, limits: int, kind: str) -> Callable[[int], object]:
+    import optuna  # noqa: PLC0415 - the peer
+
+    more: dict[str, Any] = {"constraints_func": lambda trial: trial.user_attrs["constraints"]} if limits else {}
+    if kind == "TPESampler":
+        more["multivariate"] = True
+    study, distributions = fill_optuna(rows, getattr(optuna.samplers, kind)(seed=0, **more))
 
     def suggest(k: int) -> object:
         del k

@@ -6,11 +6,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairway.errors import FairwayError, MissingDependency, StorageError, StudyFailed, UsageError
-    from fairway.history import History, TrialRecord
+    from fairway.errors import FairwayError, StorageError, StudyFailed, UsageError
+    from fairway.folds import Folds
     from fairway.problem import AtLeast, AtMost, Maximize, Minimize, Problem
     from fairway.runners.recording import Recording
-    from fairway.runners.simulated import Simulation, simulate
+    from fairway.runners.simulated import simulate
     from fairway.samplers.blend import Blend
     from fairway.samplers.bore import BORE
     from fairway.samplers.gp import GP
@@ -23,18 +23,22 @@ if TYPE_CHECKING:
     from fairway.stoppers.half_at import HalfAt
     from fairway.stoppers.median import Median
     from fairway.stoppers.never import Never
-    from fairway.stoppers.stopper import Stopper, StopperState
-    from fairway.study import Best, Costs, Study
-    from fairway.trial import Decision, Trial
+    from fairway.stoppers.stopper import Stopper
+    from fairway.study import Study
+    from fairway.terminators.improvement import ExpectedImprovementBelow, ProbabilityOfImprovementBelow
+    from fairway.terminators.plateau import Plateau, Target
+    from fairway.terminators.regret import RegretBound
+    from fairway.terminators.terminator import Terminator, all_of, any_of
+    from fairway.trial import Trial
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "errors": ("FairwayError", "MissingDependency", "StorageError", "StudyFailed", "UsageError"),
-    "history": ("History", "TrialRecord"),
+    "errors": ("FairwayError", "StorageError", "StudyFailed", "UsageError"),
+    "folds": ("Folds",),
     "problem": ("AtLeast", "AtMost", "Maximize", "Minimize", "Problem"),
     "runners.recording": ("Recording",),
-    "runners.simulated": ("Simulation", "simulate"),
+    "runners.simulated": ("simulate",),
     "samplers.blend": ("Blend",),
     "samplers.bore": ("BORE",),
     "samplers.gp": ("GP",),
@@ -47,9 +51,13 @@ _HOMES = {
     "stoppers.half_at": ("HalfAt",),
     "stoppers.median": ("Median",),
     "stoppers.never": ("Never",),
-    "stoppers.stopper": ("Stopper", "StopperState"),
-    "study": ("Best", "Costs", "Study"),
-    "trial": ("Decision", "Trial"),
+    "stoppers.stopper": ("Stopper",),
+    "study": ("Study",),
+    "terminators.improvement": ("ExpectedImprovementBelow", "ProbabilityOfImprovementBelow"),
+    "terminators.plateau": ("Plateau", "Target"),
+    "terminators.regret": ("RegretBound",),
+    "terminators.terminator": ("Terminator", "all_of", "any_of"),
+    "trial": ("Trial",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -62,36 +70,37 @@ __all__ = [
     "TPE",
     "AtLeast",
     "AtMost",
-    "Best",
     "Blend",
     "Choice",
-    "Costs",
-    "Decision",
+    "ExpectedImprovementBelow",
     "FairwayError",
     "Float",
+    "Folds",
     "HalfAt",
-    "History",
     "Int",
     "Maximize",
     "Median",
     "Minimize",
-    "MissingDependency",
     "Never",
+    "Plateau",
+    "ProbabilityOfImprovementBelow",
     "Problem",
     "Random",
     "Recording",
+    "RegretBound",
     "Sampler",
-    "Simulation",
     "Space",
     "Stopper",
-    "StopperState",
     "StorageError",
     "Study",
     "StudyFailed",
+    "Target",
+    "Terminator",
     "Trial",
-    "TrialRecord",
     "UsageError",
     "__version__",
+    "all_of",
+    "any_of",
     "simulate",
 ]
 

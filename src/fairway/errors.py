@@ -52,6 +52,6 @@ class MissingDependency(FairwayError, ImportError):  # noqa: N818 - reads as a s
     """An optional part was asked for whose package is not installed; the message says how to install it.
 
     >>> import fairway as fw
-    >>> issubclass(fw.MissingDependency, ImportError)
+    >>> issubclass(MissingDependency, ImportError)
     True
     """

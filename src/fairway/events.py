@@ -28,7 +28,7 @@ Status: TypeAlias = Literal["running", "completed", "stopped", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A worker joined the study; `config` says of what: space, objective, constraints, seed, sampler and stopper."""
+    """A worker joined the study; `config` says of what: space, objective, constraints, seed, algorithms."""
 
     worker: int
     config: Mapping[str, Any]
@@ -77,6 +77,7 @@ class Reported:
     train_ns: NDArray[np.int64]  # (n,)
     check_ns: NDArray[np.int64]  # (n, m): what was paid, or ABSENT or SAVED
     payments: NDArray[np.int64]  # (k, 3): a row at which the worker chose to pay, its act, what it had seen then
+    noise: NDArray[np.float64]  # (k, 3): a row whose objective came as `Folds`, its noise, how many folds
     verdict: str | None = None  # the stopper's reason, where it ended the trial at the last row
     over: bool = False  # the trial had no step left after these, so that there was nothing to stop
 
@@ -99,6 +100,19 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
+class Judged:
+    """What the terminator said of the first `finished` trials to finish; it may be asked again and must agree."""
+
+    worker: int  # whose terminator it is
+    finished: int
+    stop: bool
+    reason: str
+    value: float
+    threshold: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """A run of the study ended; a later `Asked` says that it went on."""
 
@@ -106,8 +120,10 @@ class Ended:
     at: float
 
 
-Event: TypeAlias = Opened | Enqueued | Asked | Reported | Told | Ended
-_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Opened, Enqueued, Asked, Reported, Told, Ended)}
+Event: TypeAlias = Opened | Enqueued | Asked | Reported | Told | Judged | Ended
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (Opened, Enqueued, Asked, Reported, Told, Judged, Ended)
+}
 _COLUMNS = {
     "acts": np.int64,
     "step": np.int64,
@@ -116,6 +132,7 @@ _COLUMNS = {
     "train_ns": np.int64,
     "check_ns": np.int64,
     "payments": np.int64,
+    "noise": np.float64,
 }
 
 
@@ -144,12 +161,16 @@ def from_json(data: Mapping[str, Any]) -> Event:
         kind = _KINDS[content.pop("event")]
         if kind is Reported:
             for name, dtype in _COLUMNS.items():
-                content[name] = np.array(content[name], dtype)
+                content[name] = np.array(content.get(name, []) if name == "noise" else content[name], dtype)
             content["payments"] = content["payments"].reshape(-1, 3)
+            content["noise"] = content["noise"].reshape(-1, 3)
         if kind is Told and content["checkpoint"] is not None:
-            step, objective, values = content["checkpoint"]
+            step, objective, values, noise, folds = [*content["checkpoint"], None, 1][:5]  # older logs know no noise
             numbers = tuple(None if value is None else float(value) for value in values)
-            content["checkpoint"] = Checkpoint(int(step), float(objective), numbers)
+            spread = None if noise is None else float(noise)
+            content["checkpoint"] = Checkpoint(int(step), float(objective), numbers, spread, int(folds))
+        if kind is Judged:
+            content |= {name: float(content[name]) for name in ("value", "threshold")}
         event: Event = kind(**content)
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{str(data)[:80]!r}: no event of a fairway log") from error

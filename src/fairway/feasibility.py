@@ -27,6 +27,8 @@ class Checkpoint(NamedTuple):
     step: int
     objective: float
     values: tuple[float | None, ...] = ()
+    noise: float | None = None  # of the objective, where it came as `Folds`
+    folds: int = 1  # how many
 
 
 def excess(constraint: Constraint, value: float) -> float:

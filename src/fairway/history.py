@@ -6,7 +6,7 @@ Rows are only ever appended to shared buffers, so a snapshot is a handful of vie
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -73,8 +73,9 @@ class History:
     `x` (n, d) holds points of the unit cube, NaN where inactive; `loss` (n,) the objective turned so that lower is
     better, NaN for failed trials; `values` (n, m) the raw constraint metrics; `violation` (n,) is 0 for feasible,
     positive for infeasible, NaN for unknown and failed; `partial` (n,) marks trials ended before they were done;
-    `step` (n,) is the step of what the row shows, `seconds` (n,) what the trial cost, checks included; `pending` (k, d)
-    are the running ones; `seed` is the study's.
+    `step` (n,) is the step of what the row shows, `seconds` (n,) what the trial cost, checks included; `noise` (n,) is
+    the objective's, where it came as `Folds`, else NaN, and `folds` (n,) how many they were; `pending` (k, d) are the
+    running ones; `seed` is the study's.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), [fw.AtMost("ms", 9.0)], seed=0)
@@ -96,10 +97,22 @@ class History:
     partial: NDArray[np.bool_]
     step: NDArray[np.int64]
     seconds: NDArray[np.float64]
+    noise: NDArray[np.float64]
+    folds: NDArray[np.int64]
     pending: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.number)
+
+    def first(self, n: int) -> History:
+        """The snapshot as it was when n trials had finished and none was running."""
+        columns = {item.name: getattr(self, item.name)[:n] for item in fields(self)[3:]}
+        return replace(self, **{**columns, "pending": self.pending[:0]})
+
+    def is_new(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which of some points (k, d), as `Space.snap` gives them, were neither tried nor are running."""
+        seen = np.concatenate([self.space.fingerprints(self.x), self.space.fingerprints(self.pending)])
+        return ~np.isin(self.space.fingerprints(x), seen)
 
     @property
     def feasible(self) -> NDArray[np.bool_]:
@@ -139,6 +152,8 @@ class Columns:
                 ("partial", np.bool_),
                 ("step", np.int64),
                 ("seconds", np.float64),
+                ("noise", np.float64),
+                ("folds", np.int64),
             ]
         )
         self._buffers = {name: self._empty(name, 64) for name in self._names}
@@ -168,7 +183,8 @@ class Columns:
                 new[: self._n] = old
         cells: dict[str, object] = {"number": number, "x": x, "seconds": seconds, "partial": partial}
         if checkpoint is None:
-            cells |= {"loss": np.nan, "values": np.nan, "violation": np.nan, "failed": True, "step": 0}
+            cells |= {"loss": np.nan, "values": np.nan, "violation": np.nan, "failed": True, "step": 0, "noise": np.nan}
+            cells["folds"] = 0
         else:
             amount = feasibility.violation(self._problem.constraints, checkpoint.values)
             cells |= {
@@ -177,6 +193,8 @@ class Columns:
                 "violation": np.nan if amount is None else amount,
                 "failed": False,
                 "step": checkpoint.step,
+                "noise": np.nan if checkpoint.noise is None else checkpoint.noise,
+                "folds": checkpoint.folds,
             }
         for name, cell in cells.items():
             self._buffers[name][self._n] = cell

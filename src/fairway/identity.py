@@ -1,4 +1,4 @@
-"""What a study is, as JSON and back: its space, objective, constraints, seed, sampler and stopper.
+"""What a study is, as JSON and back: its space, objective, constraints, seed, sampler, stopper and terminator.
 
 Only classes listed here are built from JSON, so that opening somebody else's study runs none of their code.
 """
@@ -24,6 +24,10 @@ from fairway.stoppers.half_at import HalfAt
 from fairway.stoppers.median import Median
 from fairway.stoppers.never import Never
 from fairway.stoppers.stopper import Stopper
+from fairway.terminators.improvement import ExpectedImprovementBelow, ProbabilityOfImprovementBelow
+from fairway.terminators.plateau import Plateau, Target
+from fairway.terminators.regret import RegretBound
+from fairway.terminators.terminator import AllOf, AnyOf, Terminator
 
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
@@ -31,19 +35,21 @@ _KINDS: dict[str, Any] = {
         *(Float, Int, Choice, Minimize, Maximize, AtMost, AtLeast),
         *(ACE, ASHA, Median, HalfAt, Never),
         *(Random, TPE, CTPE, GP, BORE, Blend),
+        *(RegretBound, ExpectedImprovementBelow, ProbabilityOfImprovementBelow, Plateau, Target, AnyOf, AllOf),
     )
 }
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A study without its history; a sampler or stopper of the user's own comes back as None."""
+    """A study without its history; a sampler, stopper or terminator of the user's own comes back as None."""
 
     space: Space
     problem: Problem
-    seed: int
+    seed: int | None  # None until it is settled
     sampler: Sampler | None
     stopper: Stopper | None
+    terminator: Terminator | None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -54,6 +60,7 @@ class Identity:
             "seed": self.seed,
             "sampler": _plain(self.sampler),
             "stopper": _plain(self.stopper),
+            "terminator": _plain(self.terminator),
         }
 
     @classmethod
@@ -68,6 +75,7 @@ class Identity:
                 seed=int(data["seed"]),
                 sampler=_build(data["sampler"]),
                 stopper=_build(data["stopper"]),
+                terminator=_build(data.get("terminator")),
             )
         except (KeyError, TypeError, AttributeError, UsageError) as error:
             raise StorageError(f"the log does not say what study it is of ({error}): it is damaged") from error
@@ -114,7 +122,12 @@ def _plain(part: Any) -> Any:
     return part
 
 
-def _build(part: Mapping[str, Any]) -> Any:
+def _build(part: Mapping[str, Any] | None) -> Any:
+    if part is None:
+        return None
     arguments = dict(part)
     kind = _KINDS.get(arguments.pop("kind"))
+    if kind in (AnyOf, AllOf):
+        arguments["parts"] = [_build(each) for each in arguments["parts"]]
+        kind = None if None in arguments["parts"] else kind
     return None if kind is None else kind(**arguments)

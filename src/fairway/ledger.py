@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fairway import feasibility
 from fairway.errors import StorageError
-from fairway.events import Asked, Ended, Enqueued, Event, Opened, Reported, Status, Told
+from fairway.events import Asked, Ended, Enqueued, Event, Judged, Opened, Reported, Status, Told
 from fairway.feasibility import Checkpoint
 from fairway.history import Columns, History, TrialRecord
 from fairway.problem import Problem
@@ -69,6 +69,7 @@ class Ledger:
         self.counts: dict[Status, int] = {"completed": 0, "stopped": 0, "failed": 0}
         self.last_stop = ""
         self.last_failure = ""
+        self.verdicts: list[Judged] = []
         self.ended: str | None = None
         self.best_ignoring_limits: tuple[int, Checkpoint] | None = None
         self.train_saved_ns = 0
@@ -86,6 +87,8 @@ class Ledger:
             self.opened = self.opened or event.config
         elif isinstance(event, Enqueued):
             self.queue.append(event)
+        elif isinstance(event, Judged):
+            self.verdicts.append(event)
         elif isinstance(event, Ended):
             self.ended = event.reason
 
@@ -195,4 +198,6 @@ class Ledger:
 def _checkpoint(event: Reported, i: int) -> Checkpoint:
     values = zip(event.values[i].tolist(), event.check_ns[i].tolist(), strict=True)
     known = tuple(value if price >= 0 else None for value, price in values)
-    return Checkpoint(int(event.step[i]), float(event.objective[i]), known)
+    checkpoint = Checkpoint(int(event.step[i]), float(event.objective[i]), known)
+    folds = event.noise[event.noise[:, 0] == i, 1:]
+    return checkpoint._replace(noise=float(folds[0, 0]), folds=int(folds[0, 1])) if len(folds) else checkpoint

@@ -1,4 +1,4 @@
-"""One process owns a study's run: it samples, writes the log, folds it, and ends trials.
+"""One process owns a study's run: it samples, writes the log, folds it, ends trials, and has the search judged.
 
 What it knows is a fold of the log (`Ledger`, `Referee`), plus the trials it is running. Several owners may share a log:
 each takes a number as a worker, claims trials one by one, and folds in what the others write. An owner may take numbers
@@ -19,16 +19,14 @@ import numpy as np
 
 from fairway.clock import Clock, WallClock
 from fairway.errors import FairwayError, StorageError, UsageError
-from fairway.events import Asked, Ended, Enqueued, Event, Opened, Reported, Status, Told
+from fairway.events import Asked, Ended, Enqueued, Event, Judged, Opened, Reported, Status, Told
 from fairway.identity import Identity
 from fairway.ledger import Ledger
-from fairway.problem import Problem
 from fairway.referee import Referee
-from fairway.samplers.sampler import Sampler
 from fairway.seeds import fresh_seed, stream, trial_seed
-from fairway.space import Space, Value
-from fairway.stoppers.stopper import Stopper
+from fairway.space import Value
 from fairway.storage.log import Log
+from fairway.terminators.terminator import Verdict
 from fairway.trial import Trial
 
 logger = logging.getLogger("fairway")
@@ -40,25 +38,28 @@ _PATIENCE_SECONDS = 1.0  # with which the pulse waits for its turn; it comes aga
 class Owner:
     """The writer of a study's log in this process."""
 
-    def __init__(
-        self, space: Space, problem: Problem, sampler: Sampler, stopper: Stopper, *, log: Log, seed: int | None
-    ) -> None:
-        self.space, self.problem, self.sampler, self.stopper = space, problem, sampler, stopper
+    def __init__(self, identity: Identity, log: Log) -> None:
+        assert identity.sampler is not None
+        assert identity.stopper is not None
+        self.space, self.problem = identity.space, identity.problem
         self.log = log
-        self.seed = self._agree(seed)
+        self._sampler = identity.sampler
+        self.seed = self._agree(identity)
+        self._identity = replace(identity, seed=self.seed)
         self.clock: Clock = WallClock()
-        self.ledger = Ledger(space, problem, self.seed)
-        self.referee = Referee(problem, stopper, worker=-1)
+        self.ledger = Ledger(self.space, self.problem, self.seed)
+        self.referee = Referee(self.problem, identity.stopper, worker=-1)
         self.running: dict[int, Trial] = {}  # in this process
         self.lock = self.referee.lock  # held while anything known here changes
         self._asking = threading.Lock()  # one proposal at a time, while reports go on
+        self._judging = threading.Lock()  # one verdict at a time
         self._news: dict[int, list[bytes]] = {}  # by further worker: the events it has not seen, pickled once for all
         self._process = os.getpid()
         self._position = 0  # of the log, folded so far
         self._behind = False  # others wrote before our last append
         self.referee.worker = self._join()
         log.attend(self.referee.worker, self.pulse)
-        logger.info("study with seed %d, %s, %s", self.seed, sampler, stopper)
+        logger.info("study with seed %d: %s", self.seed, identity)
 
     # Trials
 
@@ -92,7 +93,7 @@ class Owner:
     def _propose(self, number: int) -> Mapping[str, Value]:
         with self.lock:
             history = self.ledger.history()
-        x = self.sampler.next_point(history, stream(self.seed, number, "sampler"))
+        x = self._sampler.next_point(history, stream(self.seed, number, "sampler"))
         return self.space.decode(np.nan_to_num(x, nan=0.5))
 
     def close(self, trial: Trial, status: Status, reason: str) -> bool:
@@ -170,6 +171,22 @@ class Owner:
             self.append(batch)
         return written
 
+    def judge(self) -> Verdict | None:
+        """Have the terminator look at what has finished, and write down what it says; None if nobody is to be asked."""
+        terminator = self._identity.terminator
+        if terminator is None or not self._judging.acquire(blocking=False):
+            return None
+        try:
+            with self.lock:
+                history = self.ledger.history()
+            stop, reason, value, threshold = terminator.check(history)
+            verdict = Verdict(bool(stop), str(reason), float(value), float(threshold))
+            self.append(Judged(self.referee.worker, len(history), *verdict, self.clock.at()))
+            self._follow()
+        finally:
+            self._judging.release()
+        return verdict
+
     def end(self, reason: str) -> None:
         """Note why a run ended."""
         self.append(Ended(reason, self.clock.at()))
@@ -177,28 +194,29 @@ class Owner:
 
     # Workers
 
-    def _agree(self, seed: int | None) -> int:
+    def _agree(self, identity: Identity) -> int:
         """Make sure that the log, if it holds a study, holds this one; the seed, its own if none was given."""
         first = next(iter(self._read(0, most=1)), None)
         stored = first.config if isinstance(first, Opened) else {}
         if stored:
-            Identity(self.space, self.problem, 0, self.sampler, self.stopper).refuse_another(stored)
+            identity.refuse_another(stored)
+        seed = identity.seed
         if seed is not None and stored.get("seed", seed) != seed:
             raise UsageError(f"the study in this storage has seed {stored['seed']}; leave seed out, or give that one")
         return int(stored.get("seed", fresh_seed() if seed is None else seed))
 
     def _join(self) -> int:
         """Take a number as a worker of this study."""
-        identity = Identity(self.space, self.problem, self.seed, self.sampler, self.stopper).to_json()
+        config = self._identity.to_json()
         while True:
             self.catch_up()
             worker = self.ledger.workers
-            if self.append(Opened(worker, identity)):
+            if self.append(Opened(worker, config)):
                 return worker
 
     def another(self) -> Owner:
         """One more owner of the same study and log."""
-        return Owner(self.space, self.problem, self.sampler, self.stopper, log=self.log, seed=self.seed)
+        return Owner(self._identity, self.log)
 
     def enlist(self) -> Referee:
         """Take a number for a further worker; the referee that it starts with."""

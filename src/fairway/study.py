@@ -11,6 +11,7 @@ from fairway.checks import whole
 from fairway.errors import MissingDependency, UsageError
 from fairway.events import Enqueued, Status
 from fairway.history import History, TrialRecord
+from fairway.identity import Identity
 from fairway.owner import Owner
 from fairway.problem import Constraint, Objective, Problem
 from fairway.runners import local
@@ -21,6 +22,7 @@ from fairway.stoppers.ace import ACE
 from fairway.stoppers.stopper import Stopper
 from fairway.storage.log import Log
 from fairway.storage.memory import MemoryLog
+from fairway.terminators.terminator import Terminator, Verdict
 from fairway.trial import Given, Trial
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ class Costs:
 class Study:
     """A search for the best configuration within limits.
 
-    Defaults: c-TPE, ACE, a log in memory, and a fresh seed, which is shown and stored. With a `storage`, such
+    Defaults: c-TPE, ACE, no terminator, a log in memory, and a fresh seed, which is stored. With a `storage`, such
     as "sqlite:///credit.db" or "postgresql://host/database", the study is created under its `name`, or goes on if it
     is there already. Threads may share a study.
 
@@ -90,6 +92,7 @@ class Study:
         *,
         sampler: Sampler | None = None,
         stopper: Stopper | None = None,
+        terminator: Terminator | None = None,
         storage: str | Log | None = None,
         name: str = "study",
         seed: int | None = None,
@@ -98,10 +101,12 @@ class Study:
         self.problem = Problem(objective, constraints)  # type: ignore[arg-type]
         self.sampler = _kind("sampler", sampler, Sampler, CTPE())
         self.stopper = _kind("stopper", stopper, Stopper, ACE())
+        self.terminator = _kind("terminator", terminator, Terminator, None)
         self.name = name
         self.log: Log = _open(storage, name)
         seed = None if seed is None else whole(seed, "seed", least=0)
-        self._owner = Owner(self.space, self.problem, self.sampler, self.stopper, log=self.log, seed=seed)
+        identity = Identity(self.space, self.problem, seed, self.sampler, self.stopper, self.terminator)
+        self._owner = Owner(identity, self.log)
         self.seed = self._owner.seed
 
     def __repr__(self) -> str:
@@ -147,6 +152,9 @@ class Study:
             why = self._owner.ledger.courses[trial.number].reason
             raise UsageError(f"trial {trial.number} was ended by another worker ({why}); its tell comes late")
         after = self._owner.referee.incumbent
+        verdict = self._owner.judge() if status != "failed" else None
+        if verdict:
+            self._owner.end(verdict.reason)
         return after is not None and after is not before and after.number == trial.number
 
     def enqueue(self, params: Mapping[str, Value]) -> None:
@@ -171,7 +179,9 @@ class Study:
         `function` trains in a loop and reports, or returns its metrics (or, without constraints, one number). An
         exception in `catch` fails its trial and the study goes on, unless nothing has ever succeeded. `timeout` and
         `trial_timeout` (seconds) end a trial at its next report. `progress`: live lines; by default in a terminal.
-        Ctrl-C ends the run, with running trials failed as "interrupted"; what was told is kept.
+        Ctrl-C ends the run, with running trials failed as "interrupted"; what was told is kept. When the terminator
+        says stop, no trial is begun any more and those running finish; calling `optimize` again overrules it, until it
+        has changed its mind.
 
         One worker runs in this process. Several run in processes of their own (`backend="process"`), started fresh;
         any function that cloudpickle can send will do, and needs no `__main__` guard. Each trains with its share of
@@ -206,7 +216,10 @@ class Study:
     def best_ignoring_limits(self) -> Best | None:
         """The checkpoint with the best objective, whether it may be shipped or not: what the limits cost."""
         found = self._owner.ledger.best_ignoring_limits
-        return None if found is None else self._best(found[0], *found[1])
+        if found is None:
+            return None
+        number, checkpoint = found
+        return self._best(number, checkpoint.step, checkpoint.objective, checkpoint.values)
 
     @property
     def trials(self) -> list[TrialRecord]:
@@ -244,6 +257,14 @@ class Study:
     def last_failure(self) -> str:
         """Which trial failed last, and why."""
         return self._owner.ledger.last_failure
+
+    @property
+    def verdicts(self) -> list[tuple[int, Verdict]]:
+        """What the terminator said, with the number of trials that had finished by then."""
+        return [
+            (said.finished, Verdict(said.stop, said.reason, said.value, said.threshold))
+            for said in self._owner.ledger.verdicts
+        ]
 
     @property
     def ended(self) -> str | None:

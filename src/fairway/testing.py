@@ -1,22 +1,28 @@
-"""Conformance suites: what any sampler must hold to, whoever wrote it. A check that fails is an AssertionError.
+"""Conformance suites: what any sampler or terminator must hold to, whoever wrote it.
+
+A check that fails is an AssertionError.
 
 >>> import fairway as fw
 >>> check_sampler(fw.Random())
+>>> check_terminator(fw.Plateau(30))
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from fairway.errors import SpaceExhausted
+from fairway.history import History
 from fairway.problem import AtLeast, AtMost, Constraint, Minimize
+from fairway.samplers.random import Random
 from fairway.samplers.sampler import Sampler
 from fairway.space import Choice, Float, Int, Parameter, Value
 from fairway.stoppers.never import Never
 from fairway.study import Study
+from fairway.terminators.terminator import Terminator, Verdict
 from fairway.trial import Trial
 
 MIXED: dict[str, Parameter] = {
@@ -37,8 +43,35 @@ def check_sampler(sampler: Sampler, *, trials: int = 40) -> None:
     """Run every check on a sampler."""
     _check_that_it_repeats_itself(sampler, trials)
     _check_awkward_histories(sampler)
-    _check_awkward_spaces(sampler)
     _check_a_finite_space(sampler)
+
+
+def check_terminator(terminator: Terminator, *, trials: int = 40) -> None:
+    """Run every check on a terminator."""
+    study = _study(Random())
+    _check_verdict(terminator, study.history)
+    _tell(study, trials)
+    history = study.history
+    before = {name: value.copy() for name, value in vars(history).items() if isinstance(value, np.ndarray)}
+    verdict = _check_verdict(terminator, history)
+    same = all(np.array_equal(value, getattr(history, name), equal_nan=True) for name, value in before.items())
+    assert same, f"{terminator}: it changed the history"
+    fresh = type(terminator)(**vars(terminator))
+    assert str(fresh.check(history)) == str(verdict), f"{terminator}: a fresh instance says otherwise"
+    alone = history.first(len(history))
+    assert len(history.pending)
+    assert not len(alone.pending)
+    assert str(terminator.check(alone)) == str(verdict), f"{terminator}: running trials made a difference"
+    for awkward in (*_awkward_histories(Random()), *_awkward_spaces(Random())):
+        _check_verdict(terminator, awkward.history)
+
+
+def _check_verdict(terminator: Terminator, history: History) -> Verdict:
+    verdict = terminator.check(history)
+    assert isinstance(verdict, Verdict), f"{terminator}: {verdict!r} is no Verdict"
+    assert verdict.reason, f"{terminator}: it does not say why"
+    assert history.feasible.any() or not verdict.stop, f"{terminator}: it ends a search that found nothing feasible"
+    return verdict
 
 
 def _study(
@@ -86,8 +119,8 @@ def _check_that_it_repeats_itself(sampler: Sampler, trials: int) -> None:
     assert len({str(trial.params) for trial in batch}) == len(batch), f"{sampler}: a batch repeats a configuration"
 
 
-def _check_awkward_histories(sampler: Sampler) -> None:
-    """A constant objective; all failed; all infeasible; one feasible; unknown constraints; infinite ones."""
+def _awkward_histories(sampler: Sampler) -> Iterator[Study]:
+    """A constant objective; all failed; all infeasible but one; infinite and unknown constraints; huge losses."""
     for outcome in (
         {"loss": 1.0, "cost": 0.1, "gain": 0.9},
         None,
@@ -104,21 +137,27 @@ def _check_awkward_histories(sampler: Sampler) -> None:
             else:
                 lucky = {"cost": 0.1, "gain": 0.9} if k == 20 and "cost" in outcome else {}
                 study.tell(trial, {**outcome, **lucky})
-        _check_point(study, sampler)
+        yield study
 
 
-def _check_awkward_spaces(sampler: Sampler) -> None:
-    """Many dimensions, many options, one option, integers without end."""
+def _awkward_spaces(sampler: Sampler) -> Iterator[Study]:
+    """Many dimensions, many options, one option, choices alone, integers without end."""
     spaces: tuple[dict[str, Parameter], ...] = (
         {f"x{k}": Float(0.0, 1.0) for k in range(50)},
         {"option": Choice(range(3000)), "x": Float(0.0, 1.0)},
         {"only": Choice(["this"]), "x": Float(0.0, 1.0)},
+        {"a": Choice([*"abcdefgh"]), "b": Choice([*"abcdefgh"]), "c": Choice([*"abc"], ordered=True)},
         {"k": Int(0, 2**45), "n": Int(1, 2**30, log=True)},
     )
     for space in spaces:
         study = _study(sampler, space, [AtMost("cost", 0.5)])
         for k in range(25):
             study.tell(_draw(study, k), loss=float(k % 5), cost=k / 25)
+        yield study
+
+
+def _check_awkward_histories(sampler: Sampler) -> None:
+    for study in (*_awkward_histories(sampler), *_awkward_spaces(sampler)):
         _check_point(study, sampler)
 
 

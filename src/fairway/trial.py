@@ -18,13 +18,14 @@ from fairway.checks import MOST, whole
 from fairway.clock import Clock
 from fairway.errors import UsageError
 from fairway.events import ABSENT, SAVED, Reported, Status
+from fairway.folds import Folds
 from fairway.referee import Pace, Referee
 from fairway.space import Value
 
 _FLUSH_NS = 1_000_000_000  # a report that comes so long after the last flush sends all since then to the log
 _MISSING = object()
 
-Given: TypeAlias = float | Callable[..., float]
+Given: TypeAlias = float | Folds | Callable[..., float | Folds]
 
 
 class Decision(NamedTuple):
@@ -58,6 +59,7 @@ class _Report(NamedTuple):
     offers: Mapping[str, Given]  # constraints by name, as values or callables
     checkpoint: Any
     broken: bool  # a limit is known to be broken, by a value that came with it
+    folds: tuple[float, int] | None  # the noise of the objective, over how many folds
 
 
 # What one report measured, on its way to the referee: step, objective, loss, values, prices, violation, train_ns, and
@@ -90,6 +92,8 @@ class Trial:
         "_failure",
         "_final",
         "_flushed",
+        "_fold",
+        "_folds",
         "_go_on",
         "_last",
         "_mark",
@@ -152,6 +156,8 @@ class Trial:
         self._rows: list[tuple[int, int, float, int, Sequence[float | None], Sequence[int]]] = []
         self._payment: tuple[int, int] | None = None  # the referee's act and what it had seen, for the row to come
         self._payments: list[tuple[int, int, int]] = []  # the same for rows on their way to the log
+        self._fold: tuple[float, int] | None = None  # noise and number of folds of the objective, for the row to come
+        self._folds: list[tuple[int, float, int]] = []  # the same for rows on their way to the log
         self._notes: dict[str, Any] = {}
         self._mark = self._flushed = clock.ns()
 
@@ -274,8 +280,11 @@ class Trial:
         else:
             if given is _MISSING:
                 raise UsageError(f"trial {self.number}: the objective {self._objective!r} is missing from the report")
+            if callable(given):
+                given = given()
+                now = self._clock()  # what it took is training
             objective = self._number(self._objective, given)
-            now = self._clock()  # what a callable objective took is training
+            self._fold = (given.noise, len(given)) if isinstance(given, Folds) else None
         loss = self._sign * objective
         if loss - loss != 0.0:  # NaN or infinite
             self._failure = f"{self._objective} is {objective} at step {step}"
@@ -294,7 +303,7 @@ class Trial:
         if every and all_lazy and (loss > referee.bar or not lazy):  # by far the most common case
             return step, objective, loss, referee.unmeasured, referee.all_saved, self._unpaid, train_ns, last
         broken = lazy < len(named) and self._is_broken(named)
-        report = _Report(step, objective, loss, named, checkpoint, broken)
+        report = _Report(step, objective, loss, named, checkpoint, broken, self._fold)
         pay = self._chooses_to_pay(report, lazy=lazy > 0, last=last)
         if not pay and all_lazy:
             return step, objective, loss, referee.unmeasured, referee.all_saved, self._unpaid, train_ns, last
@@ -350,15 +359,16 @@ class Trial:
         with self._referee.lock:
             if kept.loss > self._referee.bar or not self._commit(kept):
                 return None
+        self._fold = kept.folds
         return self._measure(kept, ABSENT, pay=True, last=True)
 
     def _measure(self, report: _Report, train_ns: int, *, pay: bool, last: bool) -> _Observation:
         """Take the constraints that came as values; call the others, if they are paid for, until one is violated."""
-        step, objective, loss, offers, checkpoint, _ = report
+        step, objective, loss, offers, checkpoint, *_ = report
         constraints = self._referee.problem.constraints
         values: list[float | None] = [None] * len(constraints)
         prices = [ABSENT] * len(constraints)
-        lazy: dict[int, Callable[..., float]] = {}
+        lazy: dict[int, Callable[..., float | Folds]] = {}
         for name, offer in offers.items():
             i = self._constraint[name]
             if callable(offer):
@@ -404,6 +414,9 @@ class Trial:
             if self._payment is not None:
                 self._payments.append((len(self._rows), *self._payment))
                 self._payment = None
+            if self._fold is not None:
+                self._folds.append((len(self._rows), *self._fold))
+                self._fold = None
             self._rows.append((referee.acts, step, objective, train_ns, values, prices))
             self._over = self._over or last
             if verdict is not None and not last:  # before anybody sends the row away without it
@@ -427,7 +440,7 @@ class Trial:
             if batch is None:
                 return False
             self._send(batch)
-            self._rows, self._payments = [], []
+            self._rows, self._payments, self._folds = [], [], []
             return True
 
     def _batch(self) -> Reported | None:
@@ -451,6 +464,7 @@ class Trial:
             train_ns=np.array(train_ns, np.int64),
             check_ns=np.array(prices, np.int64).reshape(shape),
             payments=np.array(self._payments, np.int64).reshape(-1, 3),
+            noise=np.array(self._folds, np.float64).reshape(-1, 3),
             verdict=self._verdict or None,
             over=self._over,
         )
@@ -464,8 +478,6 @@ class Trial:
         return {**metrics, **named}
 
     def _number(self, name: str, given: Any) -> float:
-        if callable(given):
-            given = given()
         try:
             if not isinstance(given, str | bytes):
                 return float(given)

@@ -1,4 +1,4 @@
-"""Makes every ruling of a study again from its log, and compares.
+"""Makes every ruling of a study again from its log, the terminator's verdicts included, and compares.
 
 Each worker's referee is rebuilt: before each of its acts, what others had written up to the position it had seen is
 folded in. So a decision that was taken on stale knowledge is checked against just that knowledge.
@@ -6,6 +6,7 @@ folded in. So a decision that was taken on stale knowledge is checked against ju
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,8 +14,9 @@ from typing import Literal, NamedTuple
 
 from fairway import feasibility
 from fairway.errors import StorageError
-from fairway.events import ABSENT, SAVED, Event, Opened, Reported, Told
+from fairway.events import ABSENT, SAVED, Event, Judged, Opened, Reported, Told
 from fairway.identity import Identity
+from fairway.ledger import Ledger
 from fairway.problem import Problem
 from fairway.referee import Pace, Referee
 from fairway.stoppers.stopper import Stopper
@@ -53,7 +55,32 @@ def verify(events: Sequence[Event]) -> Verification:
                     f"worker {event.worker} ran a stopper of its own, {kind}: it cannot be verified here"
                 )
             _Worker(event.worker, identity.problem, identity.stopper, result).verify(events)
+    _judge_again(events, result)
     return result
+
+
+def _judge_again(events: Sequence[Event], result: Verification) -> None:
+    """Ask each worker's terminator again; one of the user's own cannot be asked here."""
+    identities = {event.worker: Identity.from_json(event.config) for event in events if isinstance(event, Opened)}
+    first = next(iter(identities.values()), None)
+    if first is None:
+        return
+    ledger = Ledger(first.space, first.problem, first.seed or 0)
+    for event in events:
+        ledger.fold(event)
+        terminator = identities[event.worker].terminator if isinstance(event, Judged) else None
+        if not isinstance(event, Judged) or terminator is None:
+            continue
+        verdict = terminator.check(ledger.history().first(event.finished))
+        same = verdict.stop == event.stop and _alike(verdict.value, event.value)
+        wrong = f"after {event.finished} trials: {event.reason}; judged again: {verdict.reason}"
+        result.rulings += 1
+        result.expect(holds=same, otherwise=wrong)
+
+
+def _alike(one: float, other: float) -> bool:
+    """Whether two numbers are the same but for rounding on another machine."""
+    return math.isclose(one, other, rel_tol=1e-3) or math.isnan(one) and math.isnan(other)
 
 
 def _acts(worker: int, events: Sequence[Event]) -> list[_Act]:

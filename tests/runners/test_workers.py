@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -408,7 +409,8 @@ def train(trial):
     for step in trial.steps(10_000):
         trial.report(auc=0.5, eod=0.1)
         if step == 3:
-            print("running", flush=True)
+            sys.stdout.write("running\\n")  # at once: print writes the end of the line apart
+            sys.stdout.flush()
         end = time.monotonic() + (0.02 if stubborn == "no" else 60)
         while time.monotonic() < end:
             try:
@@ -449,6 +451,17 @@ for k in range(40):
 """
 
 
+@contextmanager
+def interrupted(*arguments):
+    """The script above in a process group of its own, which does not outlive a test that fails."""
+    command = [sys.executable, "-c", INTERRUPTED, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0) as run:
+        try:
+            yield run
+        finally:
+            run.kill()
+
+
 def test_ctrl_c_at_any_moment_leaves_no_lock_and_no_running_trial(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", STORM, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False
@@ -459,9 +472,7 @@ def test_ctrl_c_at_any_moment_leaves_no_lock_and_no_running_trial(tmp_path):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_ctrl_c_ends_a_run_cleanly(tmp_path, backend):
     url = f"sqlite:///{tmp_path / 'study.db'}"
-    with subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED, url, backend, "no"], stdout=subprocess.PIPE, text=True, process_group=0
-    ) as run:
+    with interrupted(url, backend, "no") as run:
         assert [run.stdout.readline() for _ in range(2)] == ["running\n"] * 2
         os.killpg(run.pid, signal.SIGINT)  # as a terminal does: to all
         out, _ = run.communicate(timeout=60)
@@ -476,9 +487,7 @@ def test_ctrl_c_ends_a_run_cleanly(tmp_path, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_second_ctrl_c_ends_it_at_once(tmp_path, backend):
     url = f"sqlite:///{tmp_path / 'study.db'}"
-    with subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED, url, backend, "yes"], stdout=subprocess.PIPE, text=True, process_group=0
-    ) as run:
+    with interrupted(url, backend, "yes") as run:
         assert run.stdout.readline() == "running\n"
         study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], storage=url)
         patience = time.monotonic() + 30

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fairway as fw
+from fairway.errors import MissingDependency
 from fairway.identity import Identity
 from fairway.testing import MIXED, check_sampler
 
@@ -60,7 +61,7 @@ def test_a_local_search_goes_the_other_way_and_shortens_its_step():
 
 def test_a_blend_comes_back_from_json():
     problem = fw.Problem(fw.Minimize("loss"))
-    identity = Identity(fw.Space(MIXED), problem, 0, fw.Blend({"depth": 3}, threads=2), fw.Never())
+    identity = Identity(fw.Space(MIXED), problem, 0, fw.Blend({"depth": 3}, threads=2), fw.Never(), None)
     assert Identity.from_json(identity.to_json()).sampler == identity.sampler
 
 
@@ -69,5 +70,5 @@ def test_without_scikit_learn_it_says_what_to_install(monkeypatch):
     study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), sampler=fw.BORE(2), seed=0)
     for loss in (1.0, 2.0):
         study.tell(study.ask(), loss=loss)
-    with pytest.raises(fw.MissingDependency, match="pip install scikit-learn"):
+    with pytest.raises(MissingDependency, match="pip install scikit-learn"):
         study.ask()

@@ -39,29 +39,26 @@ class Features:
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        self.dimension: list[int] = []  # of each feature
-        self._parts: list[tuple[int, int]] = []  # options of an unordered choice, else 0; by parameter
-        for j, parameter in enumerate(space.values()):
-            options = int(parameter.size) if isinstance(parameter, Choice) and not parameter.ordered else 0
-            self._parts.append((j, options))
-            self.dimension += [j] * max(options, 1)
-        self.of = np.array(self.dimension)
-        self.numerical = np.array([not self._parts[j][1] for j in self.dimension])  # by feature
+        options = [
+            int(parameter.size) if isinstance(parameter, Choice) and not parameter.ordered else 0
+            for parameter in space.values()
+        ]
+        self.of = np.repeat(np.arange(len(space)), np.maximum(options, 1))  # the parameter of each feature
+        self.numerical = np.equal(options, 0)[self.of]  # by feature
+        first = np.searchsorted(self.of, np.arange(len(space)))
+        self._blocks = [(j, int(first[j]), count) for j, count in enumerate(options) if count]
 
     def __call__(self, x: Array) -> Array:
         """Features (n, p) of points (n, d) of the unit cube, NaN where inactive."""
-        columns = []
-        for j, options in self._parts:
+        z = x[:, self.of]
+        z[np.isnan(z)] = 0.5
+        for j, first, options in self._blocks:
             u = x[:, j]
-            if options:
-                option = np.minimum(np.nan_to_num(u, nan=-1.0) * options, options - 1).astype(int)
-                block = np.zeros((len(x), options))
-                there = ~np.isnan(u)
-                block[np.flatnonzero(there), option[there]] = math.sqrt(0.5)
-                columns.append(block)
-            else:
-                columns.append(np.nan_to_num(u, nan=0.5)[:, None])
-        return np.concatenate(columns, axis=1)
+            there = np.flatnonzero(~np.isnan(u))
+            option = np.minimum(u[there] * options, options - 1).astype(int)
+            z[:, first : first + options] = 0.0
+            z[there, first + option] = math.sqrt(0.5)
+        return z
 
 
 def _covariance(square: Array) -> tuple[Array, Array]:

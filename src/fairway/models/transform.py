@@ -45,6 +45,16 @@ class Transform:
         moved = np.nan_to_num(moved, nan=_WORST, posinf=_WORST, neginf=-_WORST)
         return np.minimum(moved, _WORST) if self._cut else np.clip(moved, -10.0, 10.0)
 
+    def inverse(self, values: Array) -> Array:
+        """The values that standardised ones (n,) came from, those that were cut excepted."""
+        moved, power = values * (self._deviation if np.isfinite(self._deviation) else 0.0) + self._mean, self.power
+        with np.errstate(over="ignore"):
+            if self._positive:
+                return np.exp(moved) if power == 0.0 else _root(1.0 + power * moved, power)
+            up = np.exp(moved) if power == 0.0 else _root(1.0 + power * np.maximum(moved, 0.0), power)
+            down = _root(1.0 + (2.0 - power) * np.maximum(-moved, 0.0), 2.0 - power)
+            return np.where(moved >= 0.0, up - 1.0, 1.0 - down) * self._unit + self._centre
+
     def log_slope(self, values: Array) -> float:
         """The sum over values of the log of the map's slope."""
         if self._positive:
@@ -64,6 +74,10 @@ class Transform:
             up, down = np.log1p(np.maximum(u, 0.0)), np.log1p(np.maximum(-u, 0.0))
             right = up if power == 0.0 else np.expm1(power * up) / power
             return np.where(u >= 0.0, right, -np.expm1((2.0 - power) * down) / (2.0 - power))
+
+
+def _root(values: Array, power: float) -> Array:
+    return np.asarray(np.maximum(values, 0.0) ** (1.0 / power))
 
 
 def likeliest(features: Features, z: Array, values: Array) -> Transform:

@@ -8,6 +8,7 @@ from typing import Any
 from fairway.checks import is_number
 from fairway.errors import UsageError
 from fairway.events import Status
+from fairway.folds import Folds
 from fairway.trial import Trial
 
 
@@ -32,8 +33,8 @@ def _metrics(trial: Trial, result: Any) -> Mapping[str, Any] | None:
         )
     if isinstance(result, Mapping):
         return result
-    if is_number(result) and len(metrics) == 1:
-        return {metrics[0]: float(result)}
+    if len(metrics) == 1 and (is_number(result) or isinstance(result, Folds)):
+        return {metrics[0]: result}
     raise UsageError(
         f"the function returned {result!r}: a dict with {', '.join(metrics)} is expected, or reports on the way"
     )

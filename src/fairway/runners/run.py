@@ -13,6 +13,7 @@ from fairway.errors import FairwayError, SpaceExhausted, StudyFailed, UsageError
 from fairway.runners.evaluate import describe
 
 if TYPE_CHECKING:
+    from fairway.owner import Owner
     from fairway.study import Study
 
 logger = logging.getLogger("fairway")
@@ -46,6 +47,25 @@ class Hand(Protocol):
         """There are no more trials."""
 
 
+class Judge:
+    """Asks the terminator after each trial of a run; a verdict to stop from before the run has been overruled by it."""
+
+    def __init__(self, owner: Owner) -> None:
+        verdicts = owner.ledger.verdicts
+        self._owner, self._overruled = owner, bool(verdicts) and verdicts[-1].stop
+        self.reason = ""  # to begin no more trials
+
+    def ask(self) -> None:
+        """A trial has finished."""
+        verdict = self._owner.judge()
+        if verdict is None:
+            return
+        if not verdict.stop:
+            self._overruled = False
+        elif not self._overruled:
+            self.reason = verdict.reason
+
+
 class Run:
     """One call of `optimize`."""
 
@@ -77,6 +97,7 @@ class Run:
         self._lock = threading.Lock()
         self._begun = self._done = self._failed = 0
         self._exhausted = ""  # that there is nothing left to try
+        self._judge = Judge(study._owner)
         self.ending = ""  # why it ends before its time
         self.error: BaseException | None = None  # the first that ended it
 
@@ -117,6 +138,8 @@ class Run:
         """Why it ended, now that it has."""
         if self.ending:
             return self.ending
+        if self._judge.reason:
+            return self._judge.reason
         if self._done == self.trials:
             return "1 trial was run" if self.trials == 1 else f"{self.trials} trials were run"
         return self._exhausted or self._overtime
@@ -124,7 +147,8 @@ class Run:
     def _take(self) -> bool:
         """Whether there is another trial to run."""
         with self._lock:
-            if self.ending or self._exhausted or self._begun == self.trials or self._clock() >= self._end:
+            over = self.ending or self._exhausted or self._judge.reason
+            if over or self._begun == self.trials or self._clock() >= self._end:
                 return False
             self._begun += 1
             return True
@@ -145,6 +169,8 @@ class Run:
             succeeded = counts["completed"] + counts["stopped"] > 0
             hopeless = self._failed == self._done and (self._failed == _HOPELESS or self._done == self.trials)
             failed = self._failed
+        if not outcome.failed:
+            self._judge.ask()
         error = outcome.error
         if error is not None:
             fatal = isinstance(error, FairwayError) and (not isinstance(error, UsageError) or not succeeded)

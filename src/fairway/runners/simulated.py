@@ -19,6 +19,7 @@ from fairway.checks import is_finite, positive, whole
 from fairway.clock import VirtualClock, WallClock
 from fairway.errors import UsageError
 from fairway.runners.recording import Recording, key
+from fairway.runners.run import Judge
 from fairway.seeds import stream
 from fairway.space import Value
 
@@ -35,8 +36,7 @@ _PRICED_STEPS = 50  # the first so many steps set the price of a check
 class Simulation:
     """What a simulated run came to.
 
-    >>> import fairway as fw
-    >>> fw.Simulation(seconds=20.0, best_after=12.5, share_used=0.1, ended="the budget of 20 s is spent").best_after
+    >>> Simulation(seconds=20.0, best_after=12.5, share_used=0.1, ended="the budget of 20 s is spent").best_after
     12.5
     """
 
@@ -56,6 +56,8 @@ def simulate(
     staleness: float = 0.0,
 ) -> Simulation:
     """Run a study on a recording in virtual time, until the budget (seconds) is spent or the recording is used up.
+
+    The study's terminator may end it before: no trial is begun any more, and those running finish.
 
     The sampler proposes, and the nearest recorded configuration not yet run is trained; `Random` draws uniformly from
     those left. `constraint_price` is the price of one check in mean steps, one number or one for each constraint. With
@@ -109,6 +111,7 @@ class _Simulator:
         self.events: list[tuple[int, int, Trial, int, Any]] = []
         self.scheduled = 0
         self.best_at: int | None = None
+        self.judge = Judge(study._owner)
 
     def run(self) -> Simulation:
         study, end = self.study, self.budget * 1e9
@@ -125,10 +128,13 @@ class _Simulator:
                     exchange = self.events[0][0] + self.exchange_ns
                 self.clock.now, _, trial, k, observation = heapq.heappop(self.events)
                 if not self._advance(trial, k, observation):
-                    self._start(self.trials.pop(trial.number)[0])
+                    each, _ = self.trials.pop(trial.number)
+                    self.judge.ask()
+                    if not self.judge.reason:
+                        self._start(each)
+            ended = self.judge.reason or "the recording is used up"
             if self.events:
-                self.clock.now = int(end)
-            ended = f"the budget of {self.budget:g} s is spent" if self.events else "the recording is used up"
+                self.clock.now, ended = int(end), f"the budget of {self.budget:g} s is spent"
             for each, trial in self.trials.values():
                 trial._cut, trial._candidate = ended, None  # what finishes after the budget does not count
                 each.close(trial, *trial._end())

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fairway.checks import fraction, whole
 from fairway.errors import MissingDependency
 from fairway.history import History
-from fairway.samplers.sampler import Sampler, is_new
+from fairway.samplers.sampler import Sampler
 
 _RANDOM = 1024  # candidates at random
 _CHANGED = 64  # changes of each of the best trials
@@ -50,7 +50,7 @@ class BORE(Sampler):
         if np.count_nonzero(ran) < self.start:
             return rng.random(d)
         x = history.space.snap(self._candidates(history, rng))
-        x = x[is_new(history, x)]
+        x = x[history.is_new(x)]
         if not len(x):
             return rng.random(d)
         order = history.order[: np.count_nonzero(ran)]

@@ -20,13 +20,6 @@ _DRAWS = 64  # at random, before a whole finite space is looked through
 _ENUMERABLE = 100_000  # configurations; of more than that, so many draws find a new one
 
 
-def is_new(history: History, x: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which of some points (k, d), as `Space.snap` gives them, were neither tried nor are running."""
-    space = history.space
-    seen = np.concatenate([space.fingerprints(history.x), space.fingerprints(history.pending)])
-    return ~np.isin(space.fingerprints(x), seen)
-
-
 @dataclass(frozen=True)
 class Sampler(ABC):
     """Which configuration next? The base of all samplers.
@@ -47,12 +40,12 @@ class Sampler(ABC):
         """What is proposed, as `Space.encode` gives it; no configuration is proposed twice."""
         space = history.space
         x = space.snap(np.nan_to_num(self.propose(history, rng), nan=0.5)[None])
-        if is_new(history, x)[0]:
+        if history.is_new(x)[0]:
             return np.asarray(x[0])
         drawn = space.snap(rng.random((_DRAWS, len(space))))
         everything = space.grid(_ENUMERABLE)
         for points in (drawn,) if everything is None else (drawn, everything):
-            new = np.flatnonzero(is_new(history, points))
+            new = np.flatnonzero(history.is_new(points))
             if new.size:
                 return np.asarray(points[rng.choice(new) if points is everything else new[0]])
         if everything is None:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fairway.checks import flag, fraction, positive, whole
 from fairway.errors import UsageError
 from fairway.history import History
-from fairway.samplers.sampler import Sampler, is_new
+from fairway.samplers.sampler import Sampler
 
 Points = NDArray[np.float64]
 
@@ -81,7 +81,7 @@ class TPE(Sampler):
         good = [Parzen(axes, factor.good, kernel) for factor in factors]
         x = np.concatenate([density.sample(self.candidates, rng) for density in good])
         if math.isfinite(history.space.size):
-            x = x[is_new(history, x)]
+            x = x[history.is_new(x)]
             if not len(x):
                 return rng.random(d)
         cells = axes.one_hot(x)

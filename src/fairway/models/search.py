@@ -1,0 +1,145 @@
+"""Where a sum of functions of Gaussian processes is highest, over a space of numbers, integers and choices.
+
+L-BFGS-B in the continuous parameters and exact search in the discrete ones, from the best of many random points and of
+one-parameter changes of some good ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from fairway.models.gaussian_process import Features, GaussianProcess
+from fairway.space import Space
+
+Array = NDArray[np.float64]
+
+_STEPS = 12  # of a local search
+_KEPT = 3  # points, after the first round of it
+_MOST_LEVELS = 48  # of a discrete parameter that are looked at, at a time
+
+
+class Term(NamedTuple):
+    """One summand: a process, and a function of its mean and deviation with derivatives by both."""
+
+    process: GaussianProcess
+    value: Callable[[Array, Array], tuple[Array, Array, Array]]
+
+
+class Surface:
+    """The sum of some terms, as a function of points of the unit cube."""
+
+    def __init__(self, features: Features, terms: Sequence[Term]) -> None:
+        self.space = features.space
+        self._features, self._terms = features, terms
+        column = {int(j): k for k, j in enumerate(features.of)}  # of a numerical parameter
+        sizes = [parameter.size for parameter in self.space.values()]
+        self._continuous = np.array(
+            [j for j, size in enumerate(sizes) if size > _MOST_LEVELS * 4 and features.numerical[column[j]]], int
+        )
+        self._columns = np.array([column[int(j)] for j in self._continuous], int)
+
+    def __call__(self, x: Array) -> Array:
+        """At points (k, d): (k,)."""
+        z = self._features(x)
+        total = np.zeros(len(x))
+        for process, value in self._terms:
+            total += value(*process.predict(z))[0]
+        return total
+
+    def with_gradient(self, z: Array) -> tuple[float, Array]:
+        """At one point's features (p,), and the gradient by them (p,)."""
+        total, gradient = 0.0, np.zeros(len(z))
+        for process, value in self._terms:
+            mean, deviation, by_mean, by_deviation = process.predict_with_gradient(z)
+            one, slope_mean, slope_deviation = value(np.array([mean]), np.array([deviation]))
+            total += float(one[0])
+            gradient += slope_mean[0] * by_mean + slope_deviation[0] * by_deviation
+        return total, gradient
+
+    def climb(self, point: Array) -> Array:
+        """Move a point's continuous parameters uphill, the others held."""
+        here = ~np.isnan(point[self._continuous])
+        free, columns = self._continuous[here], self._columns[here]
+        if not free.size:
+            return point
+
+        z = self._features(point[None])[0]
+
+        def downhill(u: Array) -> tuple[float, Array]:
+            z[columns] = u
+            value, gradient = self.with_gradient(z)
+            return -value, -gradient[columns]
+
+        found = minimize(
+            downhill,
+            point[free],
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(0.0, 1.0)] * len(free),
+            options={"maxiter": _STEPS},
+        )
+        moved = point.copy()
+        moved[free] = np.clip(found.x, 0.0, 1.0)
+        return moved
+
+
+def maximise(
+    surface: Surface,
+    pool: Array,
+    keep: Callable[[Array], NDArray[np.bool_]],
+    rng: np.random.Generator,
+    *,
+    starts: int = 10,
+    rounds: int = 4,
+) -> tuple[Array, Array]:
+    """The highest points found, best first, and their values: of those to `keep`, beginning at a pool (k, d).
+
+    Both are empty if none of the pool is to be kept.
+    """
+    space = surface.space
+    x, value = _best(surface, keep, space.snap(pool), starts)
+    for _ in range(rounds if len(x) else 0):
+        before = value[0]
+        moved = np.array([surface.climb(point) for point in x])
+        pool = np.concatenate([x, space.snap(moved), space.snap(neighbours(space, moved[:_KEPT], rng))])
+        x, value = _best(surface, keep, pool, _KEPT)
+        if value[0] <= before + 1e-6:
+            break
+    return x, value
+
+
+def neighbours(space: Space, x: Array, rng: np.random.Generator) -> Array:
+    """Every point with one parameter changed: to all other levels of a discrete one, a little and a lot otherwise."""
+    changed = []
+    for j, parameter in enumerate(space.values()):
+        if parameter.size <= _MOST_LEVELS:
+            edges = parameter.edges()
+            levels = (edges[:-1] + edges[1:]) / 2
+        else:
+            levels = rng.random(4)
+        for point in np.nan_to_num(x, nan=0.5):
+            near = (
+                np.clip(point[j] + 0.1 * rng.normal(size=2), 0.0, 1.0) if parameter.size > _MOST_LEVELS else levels[:0]
+            )
+            values = np.concatenate([levels, near])
+            copies = np.repeat(point[None], len(values), axis=0)
+            copies[:, j] = values
+            changed.append(copies)
+    return np.concatenate(changed) if changed else np.zeros((0, len(space)))
+
+
+def _best(surface: Surface, keep: Callable[[Array], NDArray[np.bool_]], x: Array, most: int) -> tuple[Array, Array]:
+    """The best few of some points, each once, of those to keep; and their values."""
+    _, first = np.unique(surface.space.fingerprints(x), return_index=True)
+    x = x[np.sort(first)]
+    x = x[keep(x)]
+    if not len(x):
+        return x, np.zeros(0)
+    value = surface(x)
+    order = np.argsort(-value, kind="stable")[:most]
+    return x[order], value[order]

@@ -1,0 +1,1 @@
+"""When to end the whole search: queries over history."""

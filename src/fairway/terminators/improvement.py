@@ -1,0 +1,98 @@
+"""Stop when the next trial promises little: expected improvement (Nguyen et al., 2017), or its probability (Lorenz).
+
+Both are judged where the expected improvement, times the probability that every constraint holds, is highest, under
+processes fitted to the completed trials and the best feasible one; other trials that were stopped are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+
+import numpy as np
+
+from fairway.checks import positive, whole
+from fairway.history import History
+from fairway.seeds import stream
+from fairway.terminators.terminator import Terminator, Verdict, compared, not_yet, trials, usable
+
+
+@dataclass(frozen=True)
+class _Improvement(Terminator):
+    threshold: float
+    _: KW_ONLY
+    start: int = 20
+
+    def __post_init__(self) -> None:
+        positive(self.threshold, "threshold")
+        whole(self.start, "start", least=2)
+
+    def check(self, history: History) -> Verdict:
+        """Whether the next trial promises too little."""
+        wait = not_yet(history, self.start)
+        if wait is not None:
+            return wait
+        value, what = self._promise(*_next_trial(history))
+        reason = f"{what} {compared(value, self.threshold)}, after {trials(len(history))}"
+        return Verdict(value < self.threshold, reason, value, float(self.threshold))
+
+    def _promise(self, expected: float, probability: float) -> tuple[float, str]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ExpectedImprovementBelow(_Improvement):
+    """Stop when no configuration promises an improvement of more than `threshold`, in the objective's own unit.
+
+    >>> import fairway as fw
+    >>> ends = fw.ExpectedImprovementBelow(1e-4)
+    >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), terminator=ends, seed=0)
+    >>> study.optimize(lambda trial: trial.params["x"] ** 2, trials=500)
+    >>> study.ended.startswith("expected improvement")
+    True
+    """
+
+    def _promise(self, expected: float, probability: float) -> tuple[float, str]:
+        del probability
+        return expected, "expected improvement"
+
+
+@dataclass(frozen=True)
+class ProbabilityOfImprovementBelow(_Improvement):
+    """Stop when the configuration that promises most is better than the best one with a probability below `threshold`.
+
+    >>> import fairway as fw
+    >>> ends = fw.ProbabilityOfImprovementBelow(0.01)
+    >>> study = fw.Study({"x": fw.Int(1, 40)}, fw.Minimize("loss"), terminator=ends, seed=0)
+    >>> study.optimize(lambda trial: (trial.params["x"] - 12) ** 2, trials=500)
+    >>> study.ended.startswith("probability of improvement"), study.best.params
+    (True, {'x': 12})
+    """
+
+    def _promise(self, expected: float, probability: float) -> tuple[float, str]:
+        del expected
+        return probability, "probability of improvement"
+
+
+def _next_trial(history: History) -> tuple[float, float]:
+    """The highest expected improvement in the space, and the probability of improvement there."""
+    from fairway.models.acquisition import (  # noqa: PLC0415 - SciPy takes its time to load
+        log_expected_improvement,
+        log_probability_below,
+    )
+    from fairway.models.search import Surface, Term  # noqa: PLC0415
+    from fairway.terminators.surrogate import Surrogate  # noqa: PLC0415
+
+    rows = usable(history)
+    surrogate = Surrogate(history, rows)
+    best = float(surrogate.objective.predict(surrogate.z[history.feasible[rows]])[0].min())
+    feasibility = surrogate.feasibility()
+    gain = Term(surrogate.objective, lambda mean, deviation: log_expected_improvement(mean, deviation, best))
+    chance = Term(surrogate.objective, lambda mean, deviation: log_probability_below(mean, deviation, best))
+    rng = stream(history.seed, len(history), "terminator")
+    found = surrogate.highest([gain, *feasibility], rng, history.is_new)
+    if found is None:  # nothing is left to try
+        return 0.0, 0.0
+    x, expected = found
+    probability = float(Surface(surrogate.features, [chance, *feasibility])(x[None])[0])
+    return math.exp(expected) * float(np.std(history.loss[rows])), math.exp(probability)

@@ -1,0 +1,69 @@
+"""Two plain rules: nothing better for so many trials, and good enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairway.checks import is_finite, whole
+from fairway.errors import UsageError
+from fairway.history import History
+from fairway.terminators.terminator import Terminator, Verdict, best_feasible, trials
+
+
+@dataclass(frozen=True)
+class Plateau(Terminator):
+    """Stop when the best feasible trial has been the same for `patience` trials (Conv-i in the literature).
+
+    Stopped trials count; failed ones do not.
+
+    >>> import fairway as fw
+    >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), terminator=fw.Plateau(20), seed=0)
+    >>> study.optimize(lambda trial: trial.params["x"] ** 2, trials=500)
+    >>> study.ended
+    'nothing better for 20 trials, after 32 trials'
+    """
+
+    patience: int
+
+    def __post_init__(self) -> None:
+        whole(self.patience, "patience")
+
+    def check(self, history: History) -> Verdict:
+        """Whether the last trials brought nothing."""
+        best = best_feasible(history)
+        if best is None:
+            return Verdict(False, f"nothing is feasible after {trials(len(history))}")
+        since = int(np.count_nonzero(~history.failed[best + 1 :]))
+        reason = f"nothing better for {trials(since)}, after {trials(len(history))}"
+        return Verdict(since >= self.patience, reason, float(since), float(self.patience))
+
+
+@dataclass(frozen=True)
+class Target(Terminator):
+    """Stop when the best feasible trial is as good as `value`, in the objective's own unit.
+
+    >>> import fairway as fw
+    >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), terminator=fw.Target(0.9), seed=0)
+    >>> study.optimize(lambda trial: trial.params["x"], trials=500)
+    >>> study.ended
+    'auc 0.9678 reached 0.9 after 11 trials'
+    """
+
+    value: float
+
+    def __post_init__(self) -> None:
+        if not is_finite(self.value):
+            raise UsageError(f"value={self.value!r}: a finite number is expected")
+
+    def check(self, history: History) -> Verdict:
+        """Whether the best is good enough."""
+        best, objective = best_feasible(history), history.problem.objective
+        if best is None:
+            return Verdict(False, f"nothing is feasible after {trials(len(history))}")
+        found = objective.sign * float(history.loss[best])
+        reached = bool(history.loss[best] <= objective.sign * self.value)
+        how = "reached" if reached else "has not reached"
+        reason = f"{objective.metric} {found:.4g} {how} {self.value:g} after {trials(len(history))}"
+        return Verdict(reached, reason, found, float(self.value))

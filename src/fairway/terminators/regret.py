@@ -1,0 +1,133 @@
+"""The regret bound (Makarova et al., 2022): stop when no configuration can be much better than the best one found.
+
+The bound is the lowest upper confidence bound of the trials' true values, less the lowest lower confidence bound
+anywhere in the space. The process is fitted to the better trials only, to the logarithm of a loss that is positive;
+bounds are in the metric's own unit all the same. beta_t = 2 log(d t^2 pi^2 / (6 delta)) / 5, t counts all trials.
+
+With constraints the upper bound is over feasible trials, the better ones are so by the feasibility order, and the lower
+bound is sought only where every constraint may plausibly hold. A trial that was stopped showed less than it might have
+come to, and taking it at its word would make a region look worse than it is: so the bound is the larger of two, without
+the stopped trials and with what they showed. They can put the end off, never bring it on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairway.checks import fraction, is_finite, positive, whole
+from fairway.errors import UsageError
+from fairway.history import History
+from fairway.seeds import stream
+from fairway.terminators.terminator import (
+    Terminator,
+    Verdict,
+    best_feasible,
+    compared,
+    not_yet,
+    trials,
+    usable,
+)
+
+_LEAST = 20  # trials that a process is fitted to
+
+
+@dataclass(frozen=True)
+class RegretBound(Terminator):
+    """Stop when the bound on what is left to gain falls below `threshold`.
+
+    A number is in the objective's own unit. "cv" is `factor` times the noise of the best trial's cross-validation, for
+    an objective reported as `Folds`: what lies below the noise cannot be told from luck. The process is fitted to the
+    `top` share of trials, never fewer than 20, and judges from `start` completed trials on; `delta` is the chance of
+    error that the confidence bounds allow.
+
+    >>> import fairway as fw
+    >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), terminator=fw.RegretBound(0.01), seed=0)
+    >>> study.optimize(lambda trial: trial.params["x"] ** 2 + 1.0, trials=500)
+    >>> study.ended.startswith("regret bound"), study.ended.endswith("< 0.01, after 20 trials")
+    (True, True)
+    """
+
+    threshold: float | Literal["cv"]
+    _: KW_ONLY
+    factor: float = 1.0
+    top: float = 0.5
+    start: int = 20
+    delta: float = 0.1
+    _POWER: ClassVar[float] = 0.0  # the logarithm, which suits losses
+    _WARP: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.threshold != "cv" and (not is_finite(self.threshold) or not self.threshold > 0):
+            raise UsageError(
+                f"threshold={self.threshold!r}: a positive number in the objective's unit is expected, or 'cv'; "
+                "the bound itself never reaches 0"
+            )
+        if self.threshold != "cv" and self.factor != 1.0:
+            raise UsageError(f"factor={self.factor!r}: it scales the noise of cross-validation, with threshold='cv'")
+        positive(self.factor, "factor")
+        fraction(self.top, "top", ends=True)
+        whole(self.start, "start", least=2)
+        fraction(self.delta, "delta")
+
+    def check(self, history: History) -> Verdict:
+        """Whether the bound is below the threshold."""
+        wait = not_yet(history, self.start)
+        if wait is not None:
+            return wait
+        threshold, meaning = self._threshold(history)
+        bound = self.bound(history)
+        after = f"{meaning}, after {trials(len(history))}"
+        if math.isnan(threshold):
+            return Verdict(False, f"regret bound {bound:.2g}, but {after}", bound)
+        return Verdict(bound < threshold, f"regret bound {compared(bound, threshold)}{after}", bound, threshold)
+
+    def _threshold(self, history: History) -> tuple[float, str]:
+        """The threshold now, and what it is if it is no number that was given."""
+        if self.threshold != "cv":
+            return float(self.threshold), ""
+        best = best_feasible(history)
+        assert best is not None
+        noise, folds = self.factor * float(history.noise[best]), int(history.folds[best])
+        if math.isnan(noise):
+            return math.nan, "the noise of the best trial is unknown: report its objective as fw.Folds"
+        if noise == 0.0:
+            return math.nan, f"all {folds} folds of the best trial came out the same"
+        scale = "" if self.factor == 1.0 else f"{self.factor:g} times "
+        return noise, f", {scale}the noise of {folds}-fold cross-validation"
+
+    def bound(self, history: History) -> float:
+        """How much better than the best feasible trial any configuration may plausibly be."""
+        if best_feasible(history) is None:
+            return math.inf
+        complete = usable(history)
+        every = history.order[: int(np.count_nonzero(~history.failed))]
+        bound = self._bound(history, complete)
+        return bound if len(every) == len(complete) else max(bound, self._bound(history, every))
+
+    def _bound(self, history: History, order: NDArray[np.intp]) -> float:
+        from fairway.models.acquisition import lower_confidence_bound  # noqa: PLC0415 - SciPy takes its time to load
+        from fairway.models.search import Term  # noqa: PLC0415
+        from fairway.terminators.surrogate import Surrogate  # noqa: PLC0415
+
+        rows = order[: max(_LEAST, math.ceil(self.top * len(order)))]
+        surrogate = Surrogate(history, rows, power=self._POWER, warp=self._WARP)
+        width = self.width(len(history.space), len(order))
+        feasible = history.feasible[rows]
+        mean, deviation = surrogate.objective.predict(surrogate.z[feasible])
+        lowest = [float((mean - width * deviation).min())]
+        term = Term(surrogate.objective, lambda mean, deviation: lower_confidence_bound(mean, deviation, width))
+        rng = stream(history.seed, len(history), "terminator")
+        found = surrogate.highest([term], rng, lambda x: surrogate.is_plausible(x, width))
+        lowest += [] if found is None else [-found[1]]
+        ends = np.array([(mean + width * deviation).min(), min(lowest)])
+        upper, lower = surrogate.transform.inverse(ends)
+        return float(upper - lower)
+
+    def width(self, d: int, t: int) -> float:
+        """The square root of beta_t."""
+        return math.sqrt(2.0 * math.log(d * t**2 * math.pi**2 / (6.0 * self.delta)) / 5.0)

@@ -1,0 +1,76 @@
+"""What finished trials say of the rest of the space: a process of the objective, one of each constraint ever broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairway.history import History
+from fairway.models.acquisition import log_probability_below
+from fairway.models.gaussian_process import Features, GaussianProcess, fit
+from fairway.models.search import Surface, Term, maximise, neighbours
+from fairway.models.transform import Transform
+
+Array = NDArray[np.float64]
+
+_LEARNED_FROM = 150  # points, at most, that hyperparameters are learned from; all of them condition the process
+_RANDOM = 1000  # points at which a surface is first looked at
+_STARTS, _ROUNDS = 3, 2  # of the local search
+
+
+class Surrogate:
+    """Processes on some rows of a history, the best first.
+
+    `power` is that of the objective's transform, where losses are positive; `warp` bends the inputs for it.
+    """
+
+    def __init__(self, history: History, rows: NDArray[np.intp], *, power: float = 1.0, warp: bool = False) -> None:
+        self._history, self._rows = history, rows
+        self.features = Features(history.space)
+        self.z = self.features(history.x[rows])
+        loss = history.loss[rows]
+        self.transform = Transform(loss, power if loss.min() > 0.0 else 1.0)
+        self.objective = self._process(self.z, self.transform(loss), warp=warp)
+        self._limits: list[tuple[GaussianProcess, float]] = []  # of constraints, with their standardised limits
+        for i, constraint in enumerate(history.problem.constraints):
+            over = constraint.sign * (history.values[:, i] - constraint.threshold)
+            over[np.isnan(over) & np.isinf(history.violation)] = np.inf
+            known = ~np.isnan(over)
+            if (over[known] > 0.0).any():  # what was never broken may hold everywhere
+                move = Transform(over[known], cut=False)
+                process = self._process(self.features(history.x[known]), move(over[known]))
+                self._limits.append((process, float(move(np.zeros(1))[0])))
+
+    def _process(self, z: Array, y: Array, *, warp: bool = False) -> GaussianProcess:
+        if len(z) <= _LEARNED_FROM:
+            return fit(self.features, z, y, warp=warp)
+        some = np.linspace(0, len(z) - 1, _LEARNED_FROM).astype(int)
+        return GaussianProcess(self.features, z, y, fit(self.features, z[some], y[some], warp=warp).theta)
+
+    def is_plausible(self, x: Array, width: float) -> NDArray[np.bool_]:
+        """Whether every constraint may hold at points (k, d): its lower confidence bound is within the limit."""
+        plausible, z = np.ones(len(x), bool), self.features(x)
+        for process, limit in self._limits:
+            mean, deviation = process.predict(z)
+            plausible &= mean - width * deviation <= limit
+        return plausible
+
+    def feasibility(self) -> list[Term]:
+        """The log of the probability that each constraint holds."""
+
+        def term(process: GaussianProcess, limit: float) -> Term:
+            return Term(process, lambda mean, deviation: log_probability_below(mean, deviation, limit))
+
+        return [term(process, limit) for process, limit in self._limits]
+
+    def highest(
+        self, terms: list[Term], rng: np.random.Generator, keep: Callable[[Array], NDArray[np.bool_]]
+    ) -> tuple[Array, float] | None:
+        """Where a sum of terms is highest, at points to `keep`, and its value there; None if there are no points."""
+        space, best = self._history.space, self._history.x[self._rows]
+        pool = [rng.random((_RANDOM, len(space))), np.nan_to_num(best, nan=0.5), neighbours(space, best[:1], rng)]
+        surface = Surface(self.features, terms)
+        x, value = maximise(surface, np.concatenate(pool), keep, rng, starts=_STARTS, rounds=_ROUNDS)
+        return (x[0], float(value[0])) if len(x) else None

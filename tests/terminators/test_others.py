@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fairway as fw
+from fairway.events import Judged, from_json, to_json
+from fairway.identity import Identity
+from fairway.storage.memory import MemoryLog
+from fairway.terminators.terminator import Terminator, Verdict
+from fairway.testing import check_terminator
+from fairway.verify import verify
+
+LINE = {"x": fw.Float(0.0, 1.0)}
+ALL = [
+    fw.Plateau(3),
+    fw.Target(0.2),
+    fw.ExpectedImprovementBelow(0.01),
+    fw.ProbabilityOfImprovementBelow(0.01),
+    fw.any_of(fw.Plateau(3), fw.Target(0.2)),
+    fw.all_of(fw.Plateau(3), fw.any_of(fw.RegretBound("cv", factor=2.0), fw.Target(0.2))),
+]
+
+
+def evaluate(trial):
+    return (trial.params["x"] - 0.3) ** 2 + 1.0
+
+
+def make(terminator, **more):
+    kinds = {"sampler": fw.Random(), "seed": 0, **more}
+    return fw.Study(LINE, fw.Minimize("loss"), terminator=terminator, **kinds)
+
+
+@pytest.mark.parametrize("terminator", ALL, ids=str)
+def test_it_conforms(terminator):
+    check_terminator(terminator, trials=30)
+
+
+@pytest.mark.parametrize("terminator", ALL, ids=str)
+def test_it_is_stored_with_the_study(terminator):
+    space, problem = fw.Space(LINE), fw.Problem(fw.Minimize("loss"))
+    identity = Identity(space, problem, 0, fw.Random(), fw.Never(), terminator)
+    assert Identity.from_json(identity.to_json()).terminator == terminator
+
+
+def test_a_plateau_counts_from_the_best_feasible_trial():
+    study = fw.Study(LINE, fw.Minimize("loss"), [fw.AtMost("ms", 1.0)], terminator=fw.Plateau(2), seed=0)
+    told = [(0.1, 5.0), (0.5, 0.5), (0.2, 5.0), None, (0.4, 0.5), (0.45, 0.5), (0.46, 0.5)]
+    said = []
+    for outcome in told:
+        if outcome is None:
+            study.tell(study.ask(), failed="made to fail")
+        else:
+            study.tell(study.ask(), loss=outcome[0], ms=outcome[1])
+            said.append(study.verdicts[-1][1])
+    assert [verdict.stop for verdict in said] == [False, False, False, False, False, True]
+    assert said[0].reason == "nothing is feasible after 1 trial"
+    assert said[-1].reason == study.ended == "nothing better for 2 trials, after 7 trials"
+
+
+def test_improvements_shrink_as_the_search_closes_in():
+    study = make(None)
+    for x in [*np.random.default_rng(0).random(20), *(0.3 + 0.01 * np.arange(-8, 9))]:
+        study.enqueue({"x": float(x)})
+        study.tell(study.ask(), loss=float((x - 0.3) ** 2))
+    early, late = study.history.first(20), study.history
+    expected = [fw.ExpectedImprovementBelow(0.01).check(seen).value for seen in (early, late)]
+    assert expected[1] < expected[0]
+    assert 0.0 <= fw.ProbabilityOfImprovementBelow(0.01).check(late).value <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (lambda: fw.Plateau(0), "patience=0"),
+        (lambda: fw.Target("best"), "value='best'"),
+        (lambda: fw.ExpectedImprovementBelow(0.0), "threshold=0.0"),
+        (lambda: fw.ProbabilityOfImprovementBelow(-1.0), "threshold=-1.0"),
+        (fw.any_of, "at least one terminator"),
+        (lambda: fw.all_of(fw.Plateau(3), 5), "5: a terminator is expected"),
+        (lambda: make(fw.Plateau), r"did you mean Plateau\(\)"),
+    ],
+)
+def test_bad_settings_are_refused(wrong, why):
+    with pytest.raises(fw.UsageError, match=why):
+        wrong()
+
+
+# Studies that end by themselves
+
+
+def test_a_run_ends_by_itself_and_goes_on_when_told_to():
+    study = make(fw.Plateau(10))
+    study.optimize(evaluate, trials=1000)
+    first = len(study.trials)
+    assert first < 100
+    assert study.ended == f"nothing better for 10 trials, after {first} trials"
+    assert not any(verdict for _, verdict in study.verdicts[:-1])
+    study.optimize(evaluate, trials=5)  # overruled: it has said so before
+    assert len(study.trials) == first + 5
+    assert study.ended == "5 trials were run"
+    study.enqueue({"x": 0.3})  # better than all: it changes its mind
+    study.optimize(evaluate, trials=1000)
+    assert len(study.trials) == first + 5 + 1 + 10
+    assert study.ended == f"nothing better for 10 trials, after {first + 16} trials"
+
+
+def test_whoever_asks_and_tells_sees_that_it_ended():
+    study = make(fw.Target(1.01))
+    while study.ended is None:
+        trial = study.ask()
+        study.tell(trial, loss=evaluate(trial))
+    assert study.ended.startswith("loss 1.0")
+    study.tell(study.ask(), loss=2.0)
+    assert study.ended.startswith("loss 1.0")
+
+
+@pytest.mark.parametrize("backend", ["thread", "process"])
+def test_workers_begin_no_more_trials(backend):
+    study = make(fw.Plateau(8))
+    study.optimize(evaluate, trials=500, workers=2, backend=backend)
+    assert study.ended.startswith("nothing better for")
+    assert study.counts["running"] == study.counts["failed"] == 0
+    assert len(study.trials) < 200
+
+
+def test_a_terminator_that_raises_ends_the_run_with_its_error():
+    class Broken(Terminator):
+        def check(self, history):
+            del history
+            raise ZeroDivisionError("made to fail")
+
+    study = make(Broken())
+    with pytest.raises(ZeroDivisionError, match="made to fail"):
+        study.optimize(evaluate, trials=10)
+    assert len(study.trials) == 1
+
+
+def test_verdicts_are_in_the_log_and_can_be_made_again(tmp_path):
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    study = make(fw.any_of(fw.RegretBound(1e-9, start=5), fw.Plateau(12)), storage=url)
+    study.optimize(evaluate, trials=200)
+    again = make(None, storage=url, seed=None)
+    assert [repr(said) for said in again.verdicts] == [repr(said) for said in study.verdicts]
+    assert again.ended == study.ended
+    events = study.log.read(0)
+    result = verify(events)
+    assert not result.faults
+    place = max(i for i, event in enumerate(events) if isinstance(event, Judged))
+    forged = to_json(events[place]) | {"stop": False, "reason": "go on"}
+    result = verify([*events[:place], from_json(forged), *events[place + 1 :]])
+    assert len(result.faults) == 1
+    assert "go on; judged again: nothing better" in result.faults[0]
+
+
+def test_a_verdict_without_numbers_survives_the_log():
+    said = Judged(0, 3, *Verdict(False, "too early"), at=1.0)
+    assert repr(from_json(to_json(said))) == repr(said)
+
+
+def test_a_resumed_study_is_judged_as_if_it_had_never_been_interrupted():
+    whole, log = make(fw.Plateau(10)), MemoryLog()
+    whole.optimize(evaluate, trials=1000)
+    for _ in range(3):
+        make(fw.Plateau(10), storage=log).optimize(evaluate, trials=4)
+    resumed = make(fw.Plateau(10), storage=log)
+    resumed.optimize(evaluate, trials=1000)
+    assert [repr(said) for said in resumed.verdicts] == [repr(said) for said in whole.verdicts]
+    assert resumed.ended == whole.ended

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import fairway as fw
+from fairway.events import from_json, to_json
+
+LINE = {"x": fw.Float(0.0, 1.0)}
+
+
+def test_the_noise_of_ten_equal_folds_is_that_of_the_literature():
+    values = np.random.default_rng(0).normal(size=10)
+    assert fw.Folds(values).noise == pytest.approx(math.sqrt(0.1 + 1 / 9) * values.std())
+    assert fw.Folds(values, test_size=20, train_size=100).noise == pytest.approx(math.sqrt(0.3) * values.std())
+
+
+def test_one_fold_shows_no_noise():
+    assert float(fw.Folds([0.3])) == 0.3
+    assert math.isnan(fw.Folds([0.3]).noise)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: fw.Folds([]), "at least one fold"),
+        (lambda: fw.Folds(0.5), "one a fold"),
+        (lambda: fw.Folds(["a"]), "one a fold"),
+        (lambda: fw.Folds([1.0, 2.0], test_size=10), "both test_size and train_size"),
+        (lambda: fw.Folds([1.0, 2.0], test_size=0, train_size=9), "test_size=0"),
+    ],
+)
+def test_bad_folds_are_refused(make, why):
+    with pytest.raises(fw.UsageError, match=why):
+        make()
+
+
+def test_folds_are_reported_like_numbers():
+    study = fw.Study(LINE, fw.Minimize("error"), [fw.AtMost("eod", 0.5)], stopper=fw.Never(), seed=0)
+    trial = study.ask()
+    for k in trial.steps(3):  # a fold a step
+        trial.report(error=fw.Folds([0.3, 0.2, 0.1][:k]), eod=fw.Folds([0.1] * k))
+    study.tell(trial)
+    assert study.best.metrics == {"error": pytest.approx(0.2), "eod": pytest.approx(0.1)}
+    assert (study.history.folds[0], study.history.noise[0]) == (3, pytest.approx(fw.Folds([0.3, 0.2, 0.1]).noise))
+    study.optimize(lambda trial: {"error": fw.Folds([trial.params["x"]] * 4), "eod": 0.1}, trials=1)
+    assert (study.history.folds[1], study.history.noise[1]) == (4, 0.0)
+
+
+def test_a_function_may_return_folds():
+    study = fw.Study(LINE, fw.Minimize("error"), seed=0)
+    study.optimize(lambda trial: fw.Folds([0.1, 0.2]), trials=1)
+    study.optimize(lambda trial: 0.3, trials=1)
+    assert study.history.folds.tolist() == [2, 1]
+    assert np.isnan(study.history.noise).tolist() == [False, True]
+
+
+def test_a_fold_that_is_no_number_fails_its_trial():
+    study = fw.Study(LINE, fw.Minimize("error"), seed=0)
+    study.tell(study.ask(), error=fw.Folds([0.1, math.nan]))
+    assert study.trials[0].reason == "error is nan at step 1"
+
+
+def test_the_noise_of_a_checkpoint_that_is_checked_at_the_end_is_kept(url):
+    study = fw.Study(
+        LINE, fw.Minimize("error"), [fw.AtMost("eod", 0.5)], stopper=fw.Never(interval="end"), storage=url, seed=0
+    )
+    trial = study.ask()
+    for k in trial.steps(3):
+        trial.report(error=fw.Folds([0.1 * k, 0.2 * k]), eod=lambda step: 0.1, checkpoint=k)
+    study.tell(trial)
+    assert study.best.step == 1
+    assert study.history.noise[0] == pytest.approx(fw.Folds([0.1, 0.2]).noise)
+    again = fw.Study(LINE, fw.Minimize("error"), [fw.AtMost("eod", 0.5)], storage=url)
+    assert (again.history.folds[0], again.history.noise[0]) == (2, study.history.noise[0])
+
+
+def test_logs_from_before_there_were_folds_are_read():
+    study = fw.Study(LINE, fw.Minimize("error"), seed=0)
+    study.tell(study.ask(), error=0.5)
+    for event in study.log.read(0):
+        old = to_json(event)
+        if old["event"] == "Reported":
+            del old["noise"]
+        elif old["event"] == "Told":
+            old["checkpoint"] = old["checkpoint"][:3]
+        elif old["event"] == "Opened":
+            del old["config"]["terminator"]
+        assert repr(from_json(old)).replace(", 'terminator': None", "") == repr(event).replace(
+            ", 'terminator': None", ""
+        )
