@@ -32,13 +32,14 @@ faults: $(VENV)/.dev
 	$(BIN)/python -m tests.faults
 
 bench: $(VENV)/.bench
-	$(BIN)/python -m bench.speed
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.speed
 
 papers: $(VENV)/.bench
 	$(BIN)/python -m bench.papers.ace_curves $(if $(DATA),--data "$(DATA)")
 	$(BIN)/python -m bench.papers.staleness $(if $(DATA),--data "$(DATA)")
 	$(BIN)/python -m bench.papers.ctpe_tabular $(if $(ANCHORS),--anchors "$(ANCHORS)")
 	$(BIN)/python -m bench.papers.cikm2021 $(if $(ANCHORS),--anchors "$(ANCHORS)")
+	$(BIN)/python -m bench.papers.termination $(if $(TERMINATION),--data "$(TERMINATION)") $(if $(DATA),--curves "$(DATA)")
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,11 +1,12 @@
 """Automatic termination by replay: the authors' own runs, judged by their rule, by its rivals and by ours.
 
-    python -m bench.papers.termination --data FOLDER [--every 2] [--runs 5] [--processes 2]
+    python -m bench.papers.termination --data FOLDER [--curves credit.npz] [--every 2] [--runs 5] [--processes 2]
 
 FOLDER holds the runs of Makarova et al. (2022) as parquet: 220 searches with 10-fold cross-validation, and searches on
 FCNet and NAS-Bench-201 tables. A rule sees a run's first t evaluations, for t from 20 on in steps of `every`, and says
 when it would have stopped. RYC, definition (11): what that costs in test error, negative is worse; RTC, definition
 (12): the share of time saved. Means over datasets; errors are paired, over datasets. Bounds are kept in bench/out.
+With recorded learning curves, searches under a limit, whose trials ACE stops early, end by themselves too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,10 +27,12 @@ from rich.progress import track
 
 import fairway as fw
 from fairway.history import History
+from fairway.terminators.terminator import Verdict
 
 Array = NDArray[np.float64]
 
 START = 20
+LIMIT, BUDGET = 0.25, 20.0  # of the searches on recorded curves
 FACTORS = (0.5, 0.75, 1.0, 1.25, 1.54, 1.85, 2.2, 3.0, 4.0)
 THRESHOLDS = (0.0001, 0.001, 0.01)
 SPACES: dict[str, dict[str, fw.Float | fw.Int]] = {
@@ -385,6 +388,47 @@ def _datasets(replays: list[Replay]) -> list[str]:
     return sorted({replay.dataset for replay in replays})
 
 
+class Trusting(fw.RegretBound):
+    """The bound that takes stopped trials for what they showed, as if they could have come to no more."""
+
+    def check(self, history: History) -> Verdict:  # noqa: D102
+        return super().check(replace(history, partial=np.zeros(len(history), bool)))
+
+
+def _search(job: tuple[str, fw.Terminator | None, int]) -> tuple[int, float, float, bool]:
+    """Trials, seconds and best feasible objective of one simulated search, and whether it ended by itself."""
+    path, terminator, seed = job
+    recording = fw.Recording.load(path)
+    study = fw.Study(recording.space, fw.Maximize("auc"), [fw.AtMost("eod", LIMIT)], terminator=terminator, seed=seed)
+    done = fw.simulate(study, recording, workers=4, budget=BUDGET)
+    best = -math.inf if study.best is None else float(study.best.metrics["auc"] or 0.0)
+    return len(study.trials), done.seconds, best, done.ended.startswith("regret bound")
+
+
+def curve_table(path: Path, seeds: int, processes: int) -> Iterator[str]:
+    """When searches on recorded curves end, and how far the best then is from the best feasible one of the table."""
+    recording = fw.Recording.load(path)
+    feasible = recording.metrics["eod"] <= LIMIT
+    oracle = float(recording.metrics["auc"][feasible].max())
+    yield from ("", f"## Recorded curves, eod at most {LIMIT}, c-TPE and ACE, {seeds} seeds, {BUDGET:g} s at most", "")
+    yield "| rule | trials | seconds | ended by itself | regret x 1000 | within the threshold, of those |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    rules: list[tuple[str, float, fw.Terminator | None]] = [("none", math.nan, None)]
+    for threshold in (0.002, 0.005):
+        rules.append((f"ours, {threshold}", threshold, fw.RegretBound(threshold)))
+        rules.append((f"stopped trials at their word, {threshold}", threshold, Trusting(threshold)))
+    with ProcessPoolExecutor(processes) as pool:
+        for name, threshold, terminator in rules:
+            jobs = [(str(path), terminator, seed) for seed in range(seeds)]
+            found = np.array(list(track(pool.map(_search, jobs), f"curves: {name}", total=seeds)), float)
+            trials, seconds, best, ended = found.T
+            regret = oracle - best
+            within = f"{(regret[ended == 1] <= threshold).mean():.0%}" if ended.any() else ""
+            error = 1000 * regret.std(ddof=1) / math.sqrt(seeds)
+            cells = [name, f"{trials.mean():.0f}", f"{seconds.mean():.1f}", f"{ended.mean():.0%}"]
+            yield f"| {' | '.join(cells)} | {1000 * regret.mean():.2f} ± {error:.2f} | {within} |"
+
+
 def picture(replays: list[Replay], made: dict[str, list[Array]], path: Path) -> None:
     """The fronts, RYC against RTC, with the errors over datasets of the difference to the authors' at factor 1."""
     import matplotlib as mpl  # noqa: PLC0415 - optional
@@ -436,6 +480,8 @@ def picture(replays: list[Replay], made: dict[str, list[Array]], path: Path) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=os.environ.get("FAIRWAY_TERMINATION"), help="folder of the runs")
+    parser.add_argument("--curves", type=Path, default=os.environ.get("FAIRWAY_CREDIT_CURVES"), help="credit.npz")
+    parser.add_argument("--seeds", type=int, default=10, help="of searches on recorded curves")
     parser.add_argument("--every", type=int, default=2, help="evaluations between looks at a bound")
     parser.add_argument("--ablations-every", type=int, default=6, help="the same for what is taken away from ours")
     parser.add_argument("--runs", type=int, default=5, help="of each optimizer on each table")
@@ -464,6 +510,8 @@ def main() -> None:
     if given.runs:
         tables = load_tables(Path(given.data), given.runs)
         text += table_tables(tables, bounds("ours", tables, "tables", 10, given.processes))
+    if given.curves:
+        text += curve_table(Path(given.curves), given.seeds, given.processes)
     given.out.write_text("\n".join(text) + "\n")
     picture(replays, made, given.out.with_suffix(".png"))
     print("\n".join(text))

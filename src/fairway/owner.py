@@ -178,7 +178,10 @@ class Owner:
             return None
         try:
             with self.lock:
-                history = self.ledger.history()
+                history, verdicts = self.ledger.history(), self.ledger.verdicts
+            last = verdicts[-1].finished if verdicts else 0
+            if verdicts and len(history) < last + terminator.pause(last):
+                return None
             stop, reason, value, threshold = terminator.check(history)
             verdict = Verdict(bool(stop), str(reason), float(value), float(threshold))
             self.append(Judged(self.referee.worker, len(history), *verdict, self.clock.at()))

@@ -167,3 +167,12 @@ def test_a_resumed_study_is_judged_as_if_it_had_never_been_interrupted():
     resumed.optimize(evaluate, trials=1000)
     assert [repr(said) for said in resumed.verdicts] == [repr(said) for said in whole.verdicts]
     assert resumed.ended == whole.ended
+
+
+def test_a_dear_rule_is_asked_less_often_as_trials_grow():
+    study = make(fw.RegretBound(1e-12, start=100))
+    study.optimize(evaluate, trials=160)
+    asked = [finished for finished, _ in study.verdicts]
+    assert asked[:101] == [*range(1, 101), 102]
+    assert asked[-3:] == [153, 156, 159]
+    assert fw.any_of(fw.RegretBound(0.1), fw.Plateau(5)).pause(1000) == 1

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import fairway as fw
 from fairway.terminators.regret import RegretBound
 from fairway.testing import check_terminator
+from tests.conftest import make_recording
 
 LINE = {"x": fw.Float(0.0, 1.0)}
 
@@ -236,3 +237,31 @@ def test_the_best_feasible_checkpoint_counts_whatever_became_of_its_trial():
     best = int(np.argmin(bowl(x)))
     stopped = history(x, bowl(x), partial=np.arange(40) == best)
     assert fw.RegretBound(0.1).bound(stopped) == fw.RegretBound(0.1).bound(history(x, bowl(x)))
+
+
+class Trusting(RegretBound):
+    """Takes stopped trials for what they showed, as if they had come to no more."""
+
+    def check(self, history):
+        return super().check(replace(history, partial=np.zeros(len(history), bool)))
+
+
+def test_on_recorded_curves_stopped_trials_put_the_end_off():
+    trials = {}
+    for terminator in (Trusting(0.1), fw.RegretBound(0.1)):
+        for seed in (1, 3):
+            recording = make_recording(300, seed)
+            study = fw.Study(
+                recording.space,
+                fw.Maximize("auc"),
+                [fw.AtMost("eod", 0.3)],
+                sampler=fw.Random(),
+                stopper=fw.ASHA(),
+                terminator=terminator,
+                seed=seed,
+            )
+            ended = fw.simulate(study, recording, workers=2, budget=200.0).ended
+            trials[terminator, seed] = len(study.trials) if ended.startswith("regret bound") else 300
+    for seed in (1, 3):
+        assert trials[Trusting(0.1), seed] < trials[fw.RegretBound(0.1), seed]
+    assert trials[fw.RegretBound(0.1), 1] < 300  # but it ends

@@ -14,7 +14,7 @@ import numpy as np
 from fairway.checks import positive, whole
 from fairway.history import History
 from fairway.seeds import stream
-from fairway.terminators.terminator import Terminator, Verdict, compared, not_yet, trials, usable
+from fairway.terminators.terminator import Terminator, Verdict, compared, not_yet, spaced, trials, usable
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,10 @@ class _Improvement(Terminator):
         value, what = self._promise(*_next_trial(history))
         reason = f"{what} {compared(value, self.threshold)}, after {trials(len(history))}"
         return Verdict(value < self.threshold, reason, value, float(self.threshold))
+
+    def pause(self, finished: int) -> int:
+        """Processes are fitted after every 2% of trials."""
+        return spaced(finished)
 
     def _promise(self, expected: float, probability: float) -> tuple[float, str]:
         raise NotImplementedError

@@ -29,6 +29,7 @@ from fairway.terminators.terminator import (
     best_feasible,
     compared,
     not_yet,
+    spaced,
     trials,
     usable,
 )
@@ -85,6 +86,10 @@ class RegretBound(Terminator):
         if math.isnan(threshold):
             return Verdict(False, f"regret bound {bound:.2g}, but {after}", bound)
         return Verdict(bound < threshold, f"regret bound {compared(bound, threshold)}{after}", bound, threshold)
+
+    def pause(self, finished: int) -> int:
+        """Processes are fitted after every 2% of trials."""
+        return spaced(finished)
 
     def _threshold(self, history: History) -> tuple[float, str]:
         """The threshold now, and what it is if it is no number that was given."""

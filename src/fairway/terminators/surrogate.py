@@ -16,6 +16,7 @@ from fairway.models.transform import Transform
 Array = NDArray[np.float64]
 
 _LEARNED_FROM = 150  # points, at most, that hyperparameters are learned from; all of them condition the process
+_FOR_A_BEND = 10  # points a parameter
 _RANDOM = 1000  # points at which a surface is first looked at
 _STARTS, _ROUNDS = 3, 2  # of the local search
 
@@ -23,7 +24,8 @@ _STARTS, _ROUNDS = 3, 2  # of the local search
 class Surrogate:
     """Processes on some rows of a history, the best first.
 
-    `power` is that of the objective's transform, where losses are positive; `warp` bends the inputs for it.
+    `power` is that of the objective's transform, where losses are positive; `warp` learns a bend of each input for it,
+    once there are ten points a parameter: from fewer it would learn what is not there.
     """
 
     def __init__(self, history: History, rows: NDArray[np.intp], *, power: float = 1.0, warp: bool = False) -> None:
@@ -32,7 +34,8 @@ class Surrogate:
         self.z = self.features(history.x[rows])
         loss = history.loss[rows]
         self.transform = Transform(loss, power if loss.min() > 0.0 else 1.0)
-        self.objective = self._process(self.z, self.transform(loss), warp=warp)
+        enough = len(rows) >= _FOR_A_BEND * len(history.space)
+        self.objective = self._process(self.z, self.transform(loss), warp=warp and enough)
         self._limits: list[tuple[GaussianProcess, float]] = []  # of constraints, with their standardised limits
         for i, constraint in enumerate(history.problem.constraints):
             over = constraint.sign * (history.values[:, i] - constraint.threshold)

@@ -53,10 +53,19 @@ class Terminator(ABC):
     def check(self, history: History) -> Verdict:
         """Whether to stop, after what has finished so far; running trials must not matter."""
 
+    def pause(self, finished: int) -> int:
+        """How many more trials finish before it is asked again, after a verdict on so many."""
+        del finished
+        return 1
+
 
 @dataclass(frozen=True)
 class _Joined(Terminator):
     parts: tuple[Terminator, ...]
+
+    def pause(self, finished: int) -> int:
+        """As the first of them that wants to be asked."""
+        return min(part.pause(finished) for part in self.parts)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
@@ -143,6 +152,11 @@ def not_yet(history: History, start: int) -> Verdict | None:
     if np.ptp(history.loss[~history.failed]) == 0.0:
         return Verdict(False, f"all {trials(len(history))} came out the same: that says nothing of the others")
     return None
+
+
+def spaced(finished: int) -> int:
+    """The pause of a rule that fits processes: 2% of the trials, so that checks cost little however many there are."""
+    return max(1, finished // 50)
 
 
 def trials(n: int) -> str:
