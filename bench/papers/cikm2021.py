@@ -17,6 +17,7 @@ import json
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ FINALS: dict[str, tuple[fw.Sampler, fw.Stopper]] = {
     "GP.cikm2021(), every trial to its end": (fw.GP.cikm2021(), fw.Never()),
     "GP.cikm2021(), HalfAt(7, after=40), imputed": (fw.GP.cikm2021(), fw.HalfAt(7, after=40)),
     "GP.cikm2021(), HalfAt(7, after=40), as shown": (
-        fw.GP(10, initial="furthest", transform=False, random_share=0.1, impute=False),
+        replace(fw.GP.cikm2021(), impute=False),
         fw.HalfAt(7, after=40),
     ),
 }

@@ -16,7 +16,7 @@ from typing import Any
 
 import fairway as fw
 from fairway.errors import FairwayError, MissingDependency, StorageError, UsageError
-from fairway.events import Opened
+from fairway.events import Opened, to_json
 from fairway.history import TrialRecord
 from fairway.identity import Identity
 from fairway.ledger import Ledger
@@ -104,6 +104,7 @@ def _show(options: argparse.Namespace) -> int:
             **identity.to_json(),
             "counts": counts,
             "ended": ledger.ended,
+            "verdicts": [to_json(said) for said in ledger.verdicts],
             "best": None if best is None else asdict(best),
             "trials": [asdict(record) for record in records],
         }
@@ -127,6 +128,8 @@ def _show(options: argparse.Namespace) -> int:
         _print(f"      {_pairs(best.params)}")
     if ledger.ended:
         _print(f"ended: {ledger.ended}")
+    elif ledger.verdicts:
+        _print(f"last verdict: {ledger.verdicts[-1].reason}")
     last = records[-options.trials :] if options.trials > 0 else []
     if last:
         rows = [(str(one.number), one.status, _verdict(one), _pairs(one.metrics), one.reason) for one in last]

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import fairway as fw
+from fairway.cli import main
 from fairway.events import Judged, from_json, to_json
 from fairway.identity import Identity
+from fairway.runners.progress import describe
 from fairway.storage.memory import MemoryLog
 from fairway.terminators.terminator import Terminator, Verdict
 from fairway.testing import check_terminator
@@ -176,3 +180,18 @@ def test_a_dear_rule_is_asked_less_often_as_trials_grow():
     assert asked[:101] == [*range(1, 101), 102]
     assert asked[-3:] == [153, 156, 159]
     assert fw.any_of(fw.RegretBound(0.1), fw.Plateau(5)).pause(1000) == 1
+
+
+def test_what_was_said_is_shown(tmp_path, capsys):
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    study = make(fw.Plateau(10), storage=url, name="credit")
+    study.tell(study.ask(), loss=1.0)
+    assert describe(study, None, 0.0)[2] == "last verdict: nothing better for 0 trials, after 1 trial"
+    assert main(["show", url, "credit"]) == 0
+    assert "last verdict: nothing better for 0 trials, after 1 trial" in capsys.readouterr().out
+    study.optimize(evaluate, trials=100)
+    assert main(["show", url, "credit", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["ended"] == shown["verdicts"][-1]["reason"] == study.ended
+    assert shown["terminator"] == {"kind": "Plateau", "patience": 10}
+    assert main(["verify", url, "credit"]) == 0

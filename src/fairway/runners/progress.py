@@ -67,7 +67,7 @@ def _finished(study: Study) -> int:
 
 
 def describe(study: Study, trials: int | None, seconds: float, *, before: int = 0) -> list[str]:
-    """Where a run stands: how many trials; the best one and the checks; the last stop and failure; what runs."""
+    """Where a run stands: how many trials; the best one and the checks; the last verdict, stop, failure; what runs."""
     counts, referee = study.counts, study._owner.referee
     done = _finished(study) - before
     tally = [f"{done}{'' if trials is None else f'/{trials}'} trial{'s' * (done != 1)} in {seconds:.0f} s"]
@@ -84,6 +84,8 @@ def describe(study: Study, trials: int | None, seconds: float, *, before: int = 
     if study.problem.constraints:
         state.append(f"checks {sum(referee.checks):,} paid, {sum(referee.saved):,} saved")
     lines = [", ".join(tally), "; ".join(state)]
+    verdicts = study._owner.ledger.verdicts
+    lines += [f"last verdict: {verdicts[-1].reason}"] if verdicts else []
     lines += [f"last stop: {study.last_stop}"] if study.last_stop else []
     lines += [f"last failure: {study.last_failure}"] if study.last_failure else []
     return lines + _describe_running(study)

@@ -56,7 +56,7 @@ class GP(Sampler):
     acquisition: Literal["ei", "pi", "ucb"] = "ei"
     width: float = 2.0
     transform: bool = True
-    warp: bool = False
+    warp: bool = True
     impute: bool = True
     random_share: float = 0.0
     most: int = 300
@@ -75,8 +75,8 @@ class GP(Sampler):
 
     @classmethod
     def cikm2021(cls) -> GP:
-        """The winning solution: furthest-first start, EI, one proposal in ten at random, no transform."""
-        return cls(10, initial="furthest", transform=False, random_share=0.1)
+        """The winning solution: furthest-first start, EI, one proposal in ten at random, no transform and no warp."""
+        return cls(10, initial="furthest", transform=False, warp=False, random_share=0.1)
 
     def propose(self, history: History, rng: np.random.Generator) -> Array:
         """The point with the highest acquisition."""
