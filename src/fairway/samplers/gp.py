@@ -5,7 +5,8 @@ constraint is met (Gardner et al., 2014); while nothing is feasible it is that p
 L-BFGS-B in the continuous parameters and by exact search in the discrete ones, from the best of many random points and
 of one-parameter changes of the best trials. `GP.cikm2021()` is the winning solution of the CIKM 2021 contest.
 
-Rows of stopped trials (partial) are taken for at best the median of the completed ones, unless `impute` is False.
+Rows of stopped trials (partial) are taken for the median of the completed ones, unless `impute` is False: then for what
+they showed. The best feasible checkpoint counts for what it is.
 Unknown rows are left out of a constraint's process and are never feasible. Failed rows are left out. Running trials
 are believed to come out at the mean.
 """
@@ -151,5 +152,5 @@ class GP(Sampler):
             best = np.argmin(np.where(history.feasible[rows], loss, np.inf))
             partial = partial.copy()
             partial[best] = False  # what may be shipped is known
-            loss[partial] = np.maximum(loss[partial], np.median(loss[~history.partial[rows]]))
+            loss[partial] = np.median(loss[~history.partial[rows]])
         return loss
