@@ -39,7 +39,7 @@ papers: $(VENV)/.bench
 	$(BIN)/python -m bench.papers.staleness $(if $(DATA),--data "$(DATA)")
 	$(BIN)/python -m bench.papers.ctpe_tabular $(if $(ANCHORS),--anchors "$(ANCHORS)")
 	$(BIN)/python -m bench.papers.cikm2021 $(if $(ANCHORS),--anchors "$(ANCHORS)")
-	$(BIN)/python -m bench.papers.termination $(if $(TERMINATION),--data "$(TERMINATION)") $(if $(DATA),--curves "$(DATA)")
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.papers.termination $(if $(TERMINATION),--data "$(TERMINATION)") $(if $(DATA),--curves "$(DATA)")
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

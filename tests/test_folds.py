@@ -28,6 +28,9 @@ def test_one_fold_shows_no_noise():
         (lambda: fw.Folds([]), "at least one fold"),
         (lambda: fw.Folds(0.5), "one a fold"),
         (lambda: fw.Folds(["a"]), "one a fold"),
+        (lambda: fw.Folds("123"), "one a fold"),
+        (lambda: fw.Folds([10**400]), "one a fold"),
+        (lambda: fw.Folds([1.0], test_size=-3, train_size=1), "test_size=-3"),
         (lambda: fw.Folds([1.0, 2.0], test_size=10), "both test_size and train_size"),
         (lambda: fw.Folds([1.0, 2.0], test_size=0, train_size=9), "test_size=0"),
     ],
@@ -57,10 +60,21 @@ def test_a_function_may_return_folds():
     assert np.isnan(study.history.noise).tolist() == [False, True]
 
 
-def test_a_fold_that_is_no_number_fails_its_trial():
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.filterwarnings("error")
+def test_a_fold_that_is_no_number_fails_its_trial(value):
     study = fw.Study(LINE, fw.Minimize("error"), seed=0)
-    study.tell(study.ask(), error=fw.Folds([0.1, math.nan]))
-    assert study.trials[0].reason == "error is nan at step 1"
+    study.tell(study.ask(), error=fw.Folds([0.1, value]))
+    assert study.trials[0].reason == f"error is {value} at step 1"
+
+
+def test_the_noise_of_a_report_that_was_refused_does_not_stick():
+    study = fw.Study(LINE, fw.Minimize("error"), seed=0)
+    trial = study.ask()
+    with pytest.raises(fw.UsageError, match="was not declared"):
+        trial.report(error=fw.Folds([1.0, 2.0]), oops=1.0)
+    study.tell(trial, error=0.5)
+    assert np.isnan(study.history.noise[0])
 
 
 def test_the_noise_of_a_checkpoint_that_is_checked_at_the_end_is_kept(url):

@@ -146,6 +146,8 @@ def _verify(options: argparse.Namespace) -> int:
             _print(fault)
         verdict = f"{len(result.faults):,} do not agree" if result.faults else "all agree"
         _print(f"{result.rulings:,} rulings made again: {verdict}")
+        if result.unchecked:
+            _print(f"{result.unchecked:,} verdicts of a terminator of its own were not made again")
     return 1 if result.faults else 0
 
 

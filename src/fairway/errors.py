@@ -51,7 +51,6 @@ class StorageError(FairwayError):
 class MissingDependency(FairwayError, ImportError):  # noqa: N818 - reads as a sentence
     """An optional part was asked for whose package is not installed; the message says how to install it.
 
-    >>> import fairway as fw
     >>> issubclass(MissingDependency, ImportError)
     True
     """

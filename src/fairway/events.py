@@ -171,6 +171,7 @@ def from_json(data: Mapping[str, Any]) -> Event:
             content["checkpoint"] = Checkpoint(int(step), float(objective), numbers, spread, int(folds))
         if kind is Judged:
             content |= {name: float(content[name]) for name in ("value", "threshold")}
+            content |= {name: int(content[name]) for name in ("worker", "finished")}
         event: Event = kind(**content)
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{str(data)[:80]!r}: no event of a fairway log") from error

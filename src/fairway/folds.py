@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -29,22 +29,26 @@ class Folds:
     def __init__(
         self, values: Iterable[float], *, test_size: float | None = None, train_size: float | None = None
     ) -> None:
+        if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+            raise UsageError(f"Folds({values!r}): a sequence of numbers, one a fold, is expected")
+        given = list(values)
         try:
-            self.values = tuple(float(value) for value in values)
-        except (TypeError, ValueError):
-            raise UsageError(f"Folds({values!r}): a sequence of numbers, one a fold, is expected") from None
+            self.values = tuple(float(value) for value in given)
+        except (TypeError, ValueError, OverflowError):
+            raise UsageError(f"Folds({given!r}): a sequence of numbers, one a fold, is expected") from None
         if not self.values:
             raise UsageError("Folds([]): the value of at least one fold is expected")
         if (test_size is None) != (train_size is None):
             raise UsageError("Folds: give both test_size and train_size, or neither")
         k = len(self.values)
-        self.mean = float(np.mean(self.values))
-        self.noise = math.nan  # one fold alone does not show it
-        if k > 1:
-            share = 1.0 / (k - 1)
-            if test_size is not None:
-                share = positive(test_size, "test_size") / positive(train_size, "train_size")
-            self.noise = math.sqrt(1.0 / k + share) * float(np.std(self.values))
+        share = 1.0 / max(k - 1, 1)
+        if test_size is not None:
+            share = positive(test_size, "test_size") / positive(train_size, "train_size")
+        share = share if k > 1 else math.nan  # one fold alone does not show its noise
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.mean = float(np.mean(self.values))
+            spread = 0.0 if min(self.values) == max(self.values) else float(np.std(self.values))
+            self.noise = math.sqrt(1.0 / k + share) * spread
 
     def __float__(self) -> float:
         return self.mean

@@ -114,7 +114,9 @@ def _short(value: Any) -> str:
 
 def _plain(part: Any) -> Any:
     if is_dataclass(part):
-        return {"kind": type(part).__name__, **{item.name: _plain(getattr(part, item.name)) for item in fields(part)}}
+        kind = type(part)
+        name = kind.__name__ if _KINDS.get(kind.__name__) is kind else f"{kind.__module__}.{kind.__qualname__}"
+        return {"kind": name, **{item.name: _plain(getattr(part, item.name)) for item in fields(part)}}
     if isinstance(part, Mapping):
         return {name: _plain(value) for name, value in part.items()}
     if isinstance(part, list | tuple | set | frozenset):

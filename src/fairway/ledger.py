@@ -69,6 +69,7 @@ class Ledger:
         self.counts: dict[Status, int] = {"completed": 0, "stopped": 0, "failed": 0}
         self.last_stop = ""
         self.last_failure = ""
+        self.terminators: dict[int, Any] = {}  # by worker, as JSON
         self.verdicts: list[Judged] = []
         self.ended: str | None = None
         self.best_ignoring_limits: tuple[int, Checkpoint] | None = None
@@ -84,6 +85,7 @@ class Ledger:
             self._told(event)
         elif isinstance(event, Opened):
             self.workers += 1
+            self.terminators[event.worker] = event.config.get("terminator")
             self.opened = self.opened or event.config
         elif isinstance(event, Enqueued):
             self.queue.append(event)

@@ -178,17 +178,25 @@ class Owner:
             return None
         try:
             with self.lock:
-                history, verdicts = self.ledger.history(), self.ledger.verdicts
-            last = verdicts[-1].finished if verdicts else 0
-            if verdicts and len(history) < last + terminator.pause(last):
+                history, said = self.ledger.history(), self.verdicts_since(0)
+                last = said[-1] if said else None
+            if last is not None and len(history) < last.finished + terminator.pause(last.finished):
                 return None
-            stop, reason, value, threshold = terminator.check(history)
-            verdict = Verdict(bool(stop), str(reason), float(value), float(threshold))
+            verdict = terminator.check(history.first(len(history)))  # what is running must not matter
+            if not isinstance(verdict, Verdict) or not isinstance(verdict.stop, bool | np.bool_):
+                raise UsageError(f"{terminator!r} said {verdict!r}: a Verdict(stop, reason, ...) is expected")
+            reason = str(verdict.reason) or "the terminator said so"
+            verdict = Verdict(bool(verdict.stop), reason, float(verdict.value), float(verdict.threshold))
             self.append(Judged(self.referee.worker, len(history), *verdict, self.clock.at()))
             self._follow()
         finally:
             self._judging.release()
         return verdict
+
+    def verdicts_since(self, first: int) -> list[Judged]:
+        """What this owner's terminator said, to it and to others that have the same, from a place in the log on."""
+        mine = self.ledger.terminators[self.referee.worker]
+        return [said for said in self.ledger.verdicts[first:] if self.ledger.terminators.get(said.worker) == mine]
 
     def end(self, reason: str) -> None:
         """Note why a run ended."""

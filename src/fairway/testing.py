@@ -62,6 +62,13 @@ def check_terminator(terminator: Terminator, *, trials: int = 40) -> None:
     assert len(history.pending)
     assert not len(alone.pending)
     assert str(terminator.check(alone)) == str(verdict), f"{terminator}: running trials made a difference"
+    finite = _study(Random(), {"k": Int(1, 30)}, [])
+    for k, trial in enumerate(finite.ask(27)):
+        if k < 24:  # the others are running
+            finite.tell(trial, loss=float((k - 7) ** 2))
+    seen = finite.history
+    same = str(terminator.check(seen)) == str(terminator.check(seen.first(len(seen))))
+    assert same, f"{terminator}: running trials made a difference"
     for awkward in (*_awkward_histories(Random()), *_awkward_spaces(Random())):
         _check_verdict(terminator, awkward.history)
 

@@ -276,7 +276,7 @@ class Trial:
             self._refuse_step(step)
         given = named.pop(self._objective, _MISSING)
         if type(given) is float:
-            objective = given
+            objective, self._fold = given, None
         else:
             if given is _MISSING:
                 raise UsageError(f"trial {self.number}: the objective {self._objective!r} is missing from the report")

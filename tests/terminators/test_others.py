@@ -14,6 +14,7 @@ from fairway.storage.memory import MemoryLog
 from fairway.terminators.terminator import Terminator, Verdict
 from fairway.testing import check_terminator
 from fairway.verify import verify
+from tests.conftest import make_recording
 
 LINE = {"x": fw.Float(0.0, 1.0)}
 ALL = [
@@ -79,7 +80,8 @@ def test_improvements_shrink_as_the_search_closes_in():
         (lambda: fw.Plateau(0), "patience=0"),
         (lambda: fw.Target("best"), "value='best'"),
         (lambda: fw.ExpectedImprovementBelow(0.0), "threshold=0.0"),
-        (lambda: fw.ProbabilityOfImprovementBelow(-1.0), "threshold=-1.0"),
+        (lambda: fw.ProbabilityOfImprovementBelow(50), "did you mean 0.5"),
+        (lambda: fw.ExpectedImprovementBelow(float("inf")), "a positive, finite number"),
         (fw.any_of, "at least one terminator"),
         (lambda: fw.all_of(fw.Plateau(3), 5), "5: a terminator is expected"),
         (lambda: make(fw.Plateau), r"did you mean Plateau\(\)"),
@@ -179,7 +181,133 @@ def test_a_dear_rule_is_asked_less_often_as_trials_grow():
     asked = [finished for finished, _ in study.verdicts]
     assert asked[:101] == [*range(1, 101), 102]
     assert asked[-3:] == [153, 156, 159]
-    assert fw.any_of(fw.RegretBound(0.1), fw.Plateau(5)).pause(1000) == 1
+    joined = make(fw.any_of(fw.RegretBound(1e-12, start=100), fw.Plateau(1000)))
+    joined.optimize(evaluate, trials=160)
+    assert len(joined.verdicts) == 160
+    asked = [finished for finished, verdict in joined.verdicts if "regret bound" in verdict.reason]
+    assert asked[-3:] == [153, 156, 159]
+
+
+def test_running_trials_do_not_change_what_is_said():
+    study = make(fw.ExpectedImprovementBelow(1e-12, start=5), storage=MemoryLog())
+    study = fw.Study(
+        {"k": fw.Int(1, 14)}, fw.Minimize("loss"), terminator=study.terminator, sampler=fw.Random(), seed=0
+    )
+    running = study.ask(3)
+    for _ in range(8):
+        running.append(study.ask())
+        trial = running.pop(0)
+        study.tell(trial, loss=float((trial.params["k"] - 6) ** 2))
+    assert len(study.verdicts) == 8
+    assert not verify(study.log.read(0)).faults
+
+
+def test_a_verdict_of_nobody_is_damage():
+    study = make(fw.Plateau(3))
+    study.tell(study.ask(), loss=1.0)
+    events = [to_json(event) for event in study.log.read(0)]
+    events[-1]["worker"] = 9
+    with pytest.raises(fw.StorageError, match="worker 9, who never joined"):
+        verify([from_json(event) for event in events])
+
+
+def test_a_stop_that_another_owner_was_told_ends_this_run_too():
+    log, ends = MemoryLog(), fw.RegretBound(1e-12, start=200)
+    one, other, different = make(ends, storage=log), make(ends, storage=log), make(fw.Target(9.0), storage=log)
+
+    def said_to(owner, trials):
+        return lambda trial: (
+            owner.append(Judged(owner.referee.worker, trial.number, True, "enough", 0.0, 1.0, at=0.0)) and 1.0
+            if trial.number == trials
+            else 2.0 + trial.params["x"]
+        )
+
+    one.optimize(said_to(different._owner, 5), trials=10)
+    assert len(one.trials) == 10
+    one.optimize(said_to(other._owner, 15), trials=30)
+    assert (one.ended, len(one.trials)) == ("enough", 16)
+
+
+def test_another_terminator_is_heard_though_the_one_before_was_overruled():
+    log = MemoryLog()
+    make(fw.Target(5.0), storage=log).optimize(evaluate, trials=100)
+    study = make(fw.Target(4.0), storage=log)
+    study.optimize(evaluate, trials=30)
+    assert len(study.trials) == 2
+    study.optimize(evaluate, trials=30)
+    assert len(study.trials) == 32
+
+
+@pytest.mark.parametrize("said", [None, True, (True, "enough"), Verdict("no", "no")])
+def test_a_terminator_that_says_something_else_is_named(said):
+    class Odd(Terminator):
+        def check(self, history):
+            del history
+            return said
+
+    with pytest.raises(fw.UsageError, match=r"Odd\(\) said .*: a Verdict\(stop, reason, ...\) is expected"):
+        make(Odd()).optimize(evaluate, trials=3)
+
+
+def test_a_stop_without_a_reason_is_a_stop():
+    class Silent(Terminator):
+        def check(self, history):
+            return Verdict(len(history) > 2, "")
+
+    study = make(Silent())
+    study.optimize(evaluate, trials=30)
+    assert (len(study.trials), study.ended) == (3, "the terminator said so")
+    result = verify(study.log.read(0))
+    assert (result.unchecked, result.faults) == (3, [])
+
+
+def test_numbers_of_numpy_can_be_stored(tmp_path):
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    ends = fw.any_of(
+        fw.Plateau(np.int64(3)), fw.Target(np.float32(0.5)), fw.RegretBound(np.float64(0.1), start=np.int32(5))
+    )
+    assert Identity.from_json(make(ends, storage=url)._owner._identity.to_json()).terminator == ends
+
+
+def test_a_class_of_ones_own_is_not_taken_for_ours():
+    class Plateau(Terminator):
+        def check(self, history):
+            return Verdict(False, f"{len(history)} trials")
+
+    study = make(Plateau())
+    study.optimize(evaluate, trials=2)
+    assert Identity.from_json(study._owner._identity.to_json()).terminator is None
+    assert verify(study.log.read(0)).unchecked == 2
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "terminator",
+    [fw.RegretBound(0.01), fw.ExpectedImprovementBelow(1e-9), fw.ProbabilityOfImprovementBelow(0.01)],
+    ids=str,
+)
+@pytest.mark.parametrize("loss", [lambda x: x * 1e120, lambda x: (x - 0.5) * 1.5e308, lambda x: 1e12 + 1e-3 * x])
+def test_losses_that_numbers_can_hardly_tell_apart_do_not_end_a_search(terminator, loss):
+    study = make(terminator)
+    study.optimize(lambda trial: loss(trial.params["x"]), trials=25)
+    assert all(not verdict.stop or "improvement" in verdict.reason for _, verdict in study.verdicts)
+    assert len(study.trials) >= 20
+
+
+def test_a_terminator_that_never_stops_changes_nothing_in_a_simulation():
+    recording, runs = make_recording(80), []
+    for terminator in (None, fw.Plateau(10**6)):
+        study = fw.Study(
+            recording.space,
+            fw.Maximize("auc"),
+            [fw.AtMost("eod", 0.3)],
+            terminator=terminator,
+            sampler=fw.Random(),
+            seed=2,
+        )
+        fw.simulate(study, recording, workers=4, budget=50.0, staleness=5.0)
+        runs.append([(trial.params, trial.status, trial.steps) for trial in study.trials])
+    assert runs[0] == runs[1]
 
 
 def test_what_was_said_is_shown(tmp_path, capsys):

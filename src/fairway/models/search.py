@@ -20,6 +20,7 @@ Array = NDArray[np.float64]
 
 _STEPS = 12  # of a local search
 _KEPT = 3  # points, after the first round of it
+_HALVINGS = 10  # of the way back to where a point is to be kept
 _MOST_LEVELS = 48  # of a discrete parameter that are looked at, at a time
 
 
@@ -105,12 +106,26 @@ def maximise(
     x, value = _best(surface, keep, space.snap(pool), starts)
     for _ in range(rounds if len(x) else 0):
         before = value[0]
-        moved = np.array([surface.climb(point) for point in x])
+        moved = _pulled_back(x, space.snap(np.array([surface.climb(point) for point in x])), keep)
         pool = np.concatenate([x, space.snap(moved), space.snap(neighbours(space, moved[:_KEPT], rng))])
         x, value = _best(surface, keep, pool, _KEPT)
         if value[0] <= before + 1e-6:
             break
     return x, value
+
+
+def _pulled_back(x: Array, moved: Array, keep: Callable[[Array], NDArray[np.bool_]]) -> Array:
+    """Where points (k, d) that are to be kept moved to, or how far on the way there they still are to be kept."""
+    out = ~keep(moved)
+    if not out.any():
+        return moved
+    inside, outside, moved = x[out], moved[out], moved.copy()
+    for _ in range(_HALVINGS):
+        middle = (inside + outside) / 2
+        kept = keep(middle)[:, None]
+        inside, outside = np.where(kept, middle, inside), np.where(kept, outside, middle)
+    moved[out] = inside
+    return moved
 
 
 def neighbours(space: Space, x: Array, rng: np.random.Generator) -> Array:

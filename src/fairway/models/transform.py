@@ -39,6 +39,11 @@ class Transform:
         if not self._deviation > 1e-12 * max(1.0, abs(self._mean)):
             self._deviation = math.inf  # all the same
 
+    @property
+    def flat(self) -> bool:
+        """Whether the values were all the same, as far as numbers can tell."""
+        return math.isinf(self._deviation)
+
     def __call__(self, values: Array) -> Array:
         """Standardised values."""
         moved = (self._move(values) - self._mean) / self._deviation
@@ -50,6 +55,8 @@ class Transform:
         moved, power = values * (self._deviation if np.isfinite(self._deviation) else 0.0) + self._mean, self.power
         with np.errstate(over="ignore"):
             if self._positive:
+                if power == 1.0:
+                    return 1.0 + moved
                 return np.exp(moved) if power == 0.0 else _root(1.0 + power * moved, power)
             up = np.exp(moved) if power == 0.0 else _root(1.0 + power * np.maximum(moved, 0.0), power)
             down = _root(1.0 + (2.0 - power) * np.maximum(-moved, 0.0), 2.0 - power)

@@ -48,22 +48,25 @@ class Hand(Protocol):
 
 
 class Judge:
-    """Asks the terminator after each trial of a run; a verdict to stop from before the run has been overruled by it."""
+    """Has the search judged after each trial of a run; a verdict to stop from before the run has been overruled by it.
+
+    What other owners of the study with the same terminator were told counts too.
+    """
 
     def __init__(self, owner: Owner) -> None:
-        verdicts = owner.ledger.verdicts
-        self._owner, self._overruled = owner, bool(verdicts) and verdicts[-1].stop
+        verdicts = owner.verdicts_since(0)
+        self._heard, self._overruled = len(owner.ledger.verdicts), bool(verdicts) and verdicts[-1].stop
         self.reason = ""  # to begin no more trials
 
-    def ask(self) -> None:
-        """A trial has finished."""
-        verdict = self._owner.judge()
-        if verdict is None:
-            return
-        if not verdict.stop:
-            self._overruled = False
-        elif not self._overruled:
-            self.reason = verdict.reason
+    def ask(self, owner: Owner) -> None:
+        """A trial of this owner has finished."""
+        owner.judge()
+        heard, self._heard = self._heard, len(owner.ledger.verdicts)
+        for said in owner.verdicts_since(heard):
+            if not said.stop:
+                self._overruled = False
+            elif not self._overruled:
+                self.reason = said.reason
 
 
 class Run:
@@ -170,7 +173,7 @@ class Run:
             hopeless = self._failed == self._done and (self._failed == _HOPELESS or self._done == self.trials)
             failed = self._failed
         if not outcome.failed:
-            self._judge.ask()
+            self._judge.ask(self._study._owner)
         error = outcome.error
         if error is not None:
             fatal = isinstance(error, FairwayError) and (not isinstance(error, UsageError) or not succeeded)

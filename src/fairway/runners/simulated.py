@@ -129,7 +129,7 @@ class _Simulator:
                 self.clock.now, _, trial, k, observation = heapq.heappop(self.events)
                 if not self._advance(trial, k, observation):
                     each, _ = self.trials.pop(trial.number)
-                    self.judge.ask()
+                    self.judge.ask(each)
                     if not self.judge.reason:
                         self._start(each)
             ended = self.judge.reason or "the recording is used up"

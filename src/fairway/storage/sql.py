@@ -18,7 +18,14 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    IntegrityError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+)
 
 from fairway.errors import FairwayError, MissingDependency, StorageError, UsageError
 from fairway.events import Event, Reported, Told, claim, from_json, to_json
@@ -108,7 +115,19 @@ class Database:
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
         with self._talking("opened"):
-            self._open()
+            self._open_in_turn()
+
+    def _open_in_turn(self) -> None:
+        """Open it when no other process is creating it: SQLite does not wait for that by itself."""
+        patience = time.monotonic() + BUSY_MS / 1000
+        while True:
+            try:
+                return self._open()
+            except OperationalError as error:
+                in_turn = "locked" in str(error) or "already exists" in str(error)
+                if not self._sqlite or not in_turn or time.monotonic() > patience:
+                    raise
+                time.sleep(0.05)
 
     def _open(self) -> None:
         """Create the tables, or make sure that they are of this version."""

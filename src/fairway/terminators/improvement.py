@@ -11,10 +11,12 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from fairway.checks import positive, whole
+from fairway.checks import fraction, whole
 from fairway.history import History
 from fairway.seeds import stream
-from fairway.terminators.terminator import Terminator, Verdict, compared, not_yet, spaced, trials, usable
+from fairway.terminators.terminator import Terminator, Verdict, compared, finite, not_yet, spaced, trials, usable
+
+_LARGEST = 1e100  # whose square is still a number
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,8 @@ class _Improvement(Terminator):
     start: int = 20
 
     def __post_init__(self) -> None:
-        positive(self.threshold, "threshold")
-        whole(self.start, "start", least=2)
+        object.__setattr__(self, "threshold", finite(self.threshold, "threshold"))
+        object.__setattr__(self, "start", whole(self.start, "start", least=2))
 
     def check(self, history: History) -> Verdict:
         """Whether the next trial promises too little."""
@@ -73,6 +75,10 @@ class ProbabilityOfImprovementBelow(_Improvement):
     (True, {'x': 12})
     """
 
+    def __post_init__(self) -> None:
+        fraction(self.threshold, "threshold")
+        super().__post_init__()
+
     def _promise(self, expected: float, probability: float) -> tuple[float, str]:
         del expected
         return probability, "probability of improvement"
@@ -88,15 +94,16 @@ def _next_trial(history: History) -> tuple[float, float]:
     from fairway.terminators.surrogate import Surrogate  # noqa: PLC0415
 
     rows = usable(history)
-    surrogate = Surrogate(history, rows)
+    surrogate = Surrogate(history, rows, rows)
     best = float(surrogate.objective.predict(surrogate.z[history.feasible[rows]])[0].min())
     feasibility = surrogate.feasibility()
     gain = Term(surrogate.objective, lambda mean, deviation: log_expected_improvement(mean, deviation, best))
     chance = Term(surrogate.objective, lambda mean, deviation: log_probability_below(mean, deviation, best))
     rng = stream(history.seed, len(history), "terminator")
-    found = surrogate.highest([gain, *feasibility], rng, history.is_new)
+    found = surrogate.highest([gain, *feasibility], rng, history.first(len(history)).is_new)
     if found is None:  # nothing is left to try
         return 0.0, 0.0
     x, expected = found
     probability = float(Surface(surrogate.features, [chance, *feasibility])(x[None])[0])
-    return math.exp(expected) * float(np.std(history.loss[rows])), math.exp(probability)
+    spread = float(np.std(np.clip(history.loss[rows], -_LARGEST, _LARGEST)))
+    return math.exp(expected) * spread, math.exp(probability)

@@ -9,7 +9,7 @@ import numpy as np
 from fairway.checks import is_finite, whole
 from fairway.errors import UsageError
 from fairway.history import History
-from fairway.terminators.terminator import Terminator, Verdict, best_feasible, trials
+from fairway.terminators.terminator import Terminator, Verdict, apart, best_feasible, trials
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Plateau(Terminator):
     patience: int
 
     def __post_init__(self) -> None:
-        whole(self.patience, "patience")
+        object.__setattr__(self, "patience", whole(self.patience, "patience"))
 
     def check(self, history: History) -> Verdict:
         """Whether the last trials brought nothing."""
@@ -56,6 +56,7 @@ class Target(Terminator):
     def __post_init__(self) -> None:
         if not is_finite(self.value):
             raise UsageError(f"value={self.value!r}: a finite number is expected")
+        object.__setattr__(self, "value", float(self.value))
 
     def check(self, history: History) -> Verdict:
         """Whether the best is good enough."""
@@ -65,5 +66,6 @@ class Target(Terminator):
         found = objective.sign * float(history.loss[best])
         reached = bool(history.loss[best] <= objective.sign * self.value)
         how = "reached" if reached else "has not reached"
-        reason = f"{objective.metric} {found:.4g} {how} {self.value:g} after {trials(len(history))}"
+        shown, wanted = apart(found, self.value, 4)
+        reason = f"{objective.metric} {shown} {how} {wanted} after {trials(len(history))}"
         return Verdict(reached, reason, found, float(self.value))

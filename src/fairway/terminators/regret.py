@@ -1,8 +1,9 @@
 """The regret bound (Makarova et al., 2022): stop when no configuration can be much better than the best one found.
 
 The bound is the lowest upper confidence bound of the trials' true values, less the lowest lower confidence bound
-anywhere in the space. The process is fitted to the better trials only, to the logarithm of a loss that is positive;
-bounds are in the metric's own unit all the same. beta_t = 2 log(d t^2 pi^2 / (6 delta)) / 5, t counts all trials.
+anywhere in the space. The process is fitted to the better trials only (to all, where the better ones are all the same),
+and to the logarithm of a loss that is positive; bounds are in the metric's own unit all the same.
+beta_t = 2 log(d t^2 pi^2 / (6 delta)) / 5, where t counts all trials that did not fail.
 
 With constraints the upper bound is over feasible trials, the better ones are so by the feasibility order, and the lower
 bound is sought only where every constraint may plausibly hold. A trial that was stopped showed less than it might have
@@ -19,7 +20,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import fraction, is_finite, positive, whole
+from fairway.checks import flag, fraction, is_finite, whole
 from fairway.errors import UsageError
 from fairway.history import History
 from fairway.seeds import stream
@@ -28,6 +29,7 @@ from fairway.terminators.terminator import (
     Verdict,
     best_feasible,
     compared,
+    finite,
     not_yet,
     spaced,
     trials,
@@ -44,7 +46,8 @@ class RegretBound(Terminator):
     A number is in the objective's own unit. "cv" is `factor` times the noise of the best trial's cross-validation, for
     an objective reported as `Folds`: what lies below the noise cannot be told from luck. The process is fitted to the
     `top` share of trials, never fewer than 20, and judges from `start` completed trials on; `delta` is the chance of
-    error that the confidence bounds allow.
+    error that the confidence bounds allow. With `log`, a loss whose values are all positive is taken for one that
+    cannot fall below 0, as errors cannot; turn it off for one that can.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), terminator=fw.RegretBound(0.01), seed=0)
@@ -59,21 +62,31 @@ class RegretBound(Terminator):
     top: float = 0.5
     start: int = 20
     delta: float = 0.1
-    _POWER: ClassVar[float] = 0.0  # the logarithm, which suits losses
+    log: bool = True
     _WARP: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.threshold != "cv" and (not is_finite(self.threshold) or not self.threshold > 0):
+        if (
+            not isinstance(self.threshold, str)
+            and not is_finite(self.threshold)
+            or (self.threshold != "cv" and (isinstance(self.threshold, str) or not self.threshold > 0))
+        ):
             raise UsageError(
                 f"threshold={self.threshold!r}: a positive number in the objective's unit is expected, or 'cv'; "
                 "the bound itself never reaches 0"
             )
         if self.threshold != "cv" and self.factor != 1.0:
             raise UsageError(f"factor={self.factor!r}: it scales the noise of cross-validation, with threshold='cv'")
-        positive(self.factor, "factor")
-        fraction(self.top, "top", ends=True)
-        whole(self.start, "start", least=2)
-        fraction(self.delta, "delta")
+        plain = {
+            "threshold": "cv" if self.threshold == "cv" else float(self.threshold),
+            "factor": finite(self.factor, "factor"),
+            "top": 1.0 if self.top == 1 else fraction(self.top, "top"),
+            "start": whole(self.start, "start", least=2),
+            "delta": fraction(self.delta, "delta"),
+        }
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
+        flag(self.log, "log")
 
     def check(self, history: History) -> Verdict:
         """Whether the bound is below the threshold."""
@@ -83,7 +96,7 @@ class RegretBound(Terminator):
         threshold, meaning = self._threshold(history)
         bound = self.bound(history)
         after = f"{meaning}, after {trials(len(history))}"
-        if math.isnan(threshold):
+        if not math.isfinite(threshold):
             return Verdict(False, f"regret bound {bound:.2g}, but {after}", bound)
         return Verdict(bound < threshold, f"regret bound {compared(bound, threshold)}{after}", bound, threshold)
 
@@ -98,7 +111,7 @@ class RegretBound(Terminator):
         best = best_feasible(history)
         assert best is not None
         noise, folds = self.factor * float(history.noise[best]), int(history.folds[best])
-        if math.isnan(noise):
+        if not math.isfinite(noise):
             return math.nan, "the noise of the best trial is unknown: report its objective as fw.Folds"
         if noise == 0.0:
             return math.nan, f"all {folds} folds of the best trial came out the same"
@@ -111,23 +124,30 @@ class RegretBound(Terminator):
             return math.inf
         complete = usable(history)
         every = history.order[: int(np.count_nonzero(~history.failed))]
-        bound = self._bound(history, complete)
-        return bound if len(every) == len(complete) else max(bound, self._bound(history, every))
+        bound = self._bound(history, complete, len(every))
+        return bound if len(every) == len(complete) else max(bound, self._bound(history, every, len(every)))
 
-    def _bound(self, history: History, order: NDArray[np.intp]) -> float:
+    def _bound(self, history: History, order: NDArray[np.intp], t: int) -> float:
+        """The bound by what some trials showed, from best to worst, of t in all."""
         from fairway.models.acquisition import lower_confidence_bound  # noqa: PLC0415 - SciPy takes its time to load
         from fairway.models.search import Term  # noqa: PLC0415
+        from fairway.models.transform import Transform  # noqa: PLC0415
         from fairway.terminators.surrogate import Surrogate  # noqa: PLC0415
 
         rows = order[: max(_LEAST, math.ceil(self.top * len(order)))]
-        surrogate = Surrogate(history, rows, power=self._POWER, warp=self._WARP)
-        width = self.width(len(history.space), len(order))
+        rows = order if Transform(history.loss[rows]).flat else rows
+        if Transform(history.loss[rows]).flat:
+            return math.inf  # they say nothing of the others
+        surrogate = Surrogate(history, rows, order, power=0.0 if self.log else 1.0, warp=self._WARP)
+        width = self.width(len(history.space), t)
         feasible = history.feasible[rows]
         mean, deviation = surrogate.objective.predict(surrogate.z[feasible])
         lowest = [float((mean - width * deviation).min())]
         term = Term(surrogate.objective, lambda mean, deviation: lower_confidence_bound(mean, deviation, width))
         rng = stream(history.seed, len(history), "terminator")
-        found = surrogate.highest([term], rng, lambda x: surrogate.is_plausible(x, width))
+        found = surrogate.highest(
+            [term, *surrogate.implausibility(width)], rng, lambda x: surrogate.is_plausible(x, width)
+        )
         lowest += [] if found is None else [-found[1]]
         ends = np.array([(mean + width * deviation).min(), min(lowest)])
         upper, lower = surrogate.transform.inverse(ends)

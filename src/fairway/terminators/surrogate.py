@@ -18,17 +18,26 @@ Array = NDArray[np.float64]
 _LEARNED_FROM = 150  # points, at most, that hyperparameters are learned from; all of them condition the process
 _FOR_A_BEND = 10  # points a parameter
 _RANDOM = 1000  # points at which a surface is first looked at
-_STARTS, _ROUNDS = 3, 2  # of the local search
+_STARTS, _ROUNDS = 4, 3  # of the local search
+_STEEP = 100.0  # a hundredth of a deviation beyond the edge costs a hundredth of one
 
 
 class Surrogate:
-    """Processes on some rows of a history, the best first.
+    """Processes on some rows of a history: the objective's on `rows`, the best first, the constraints' on `known`.
 
     `power` is that of the objective's transform, where losses are positive; `warp` learns a bend of each input for it,
     once there are ten points a parameter: from fewer it would learn what is not there.
     """
 
-    def __init__(self, history: History, rows: NDArray[np.intp], *, power: float = 1.0, warp: bool = False) -> None:
+    def __init__(
+        self,
+        history: History,
+        rows: NDArray[np.intp],
+        known: NDArray[np.intp],
+        *,
+        power: float = 1.0,
+        warp: bool = False,
+    ) -> None:
         self._history, self._rows = history, rows
         self.features = Features(history.space)
         self.z = self.features(history.x[rows])
@@ -38,12 +47,12 @@ class Surrogate:
         self.objective = self._process(self.z, self.transform(loss), warp=warp and enough)
         self._limits: list[tuple[GaussianProcess, float]] = []  # of constraints, with their standardised limits
         for i, constraint in enumerate(history.problem.constraints):
-            over = constraint.sign * (history.values[:, i] - constraint.threshold)
-            over[np.isnan(over) & np.isinf(history.violation)] = np.inf
-            known = ~np.isnan(over)
-            if (over[known] > 0.0).any():  # what was never broken may hold everywhere
-                move = Transform(over[known], cut=False)
-                process = self._process(self.features(history.x[known]), move(over[known]))
+            over = constraint.sign * (history.values[known, i] - constraint.threshold)
+            over[np.isnan(over) & np.isinf(history.violation[known])] = np.inf
+            measured = ~np.isnan(over)
+            if (over[measured] > 0.0).any():  # what was never broken may hold everywhere
+                move = Transform(over[measured], cut=False)
+                process = self._process(self.features(history.x[known[measured]]), move(over[measured]))
                 self._limits.append((process, float(move(np.zeros(1))[0])))
 
     def _process(self, z: Array, y: Array, *, warp: bool = False) -> GaussianProcess:
@@ -59,6 +68,18 @@ class Surrogate:
             mean, deviation = process.predict(z)
             plausible &= mean - width * deviation <= limit
         return plausible
+
+    def implausibility(self, width: float) -> list[Term]:
+        """A penalty for each constraint that cannot hold, 0 where it may: it leads a climb along the edge."""
+
+        def term(process: GaussianProcess, limit: float) -> Term:
+            def penalty(mean: Array, deviation: Array) -> tuple[Array, Array, Array]:
+                over = np.maximum(mean - width * deviation - limit, 0.0)
+                return -_STEEP * over**2, -2.0 * _STEEP * over, 2.0 * _STEEP * width * over
+
+            return Term(process, penalty)
+
+        return [term(process, limit) for process, limit in self._limits]
 
     def feasibility(self) -> list[Term]:
         """The log of the probability that each constraint holds."""

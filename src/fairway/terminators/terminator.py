@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fairway.checks import is_finite, positive
 from fairway.errors import UsageError
 from fairway.history import History
 
@@ -81,8 +82,15 @@ class AnyOf(_Joined):
     """What `any_of` makes."""
 
     def check(self, history: History) -> Verdict:
-        """The first verdict to stop; else the first verdict, with the reasons of all."""
-        verdicts = [part.check(history) for part in self.parts]
+        """The first verdict to stop; else the first verdict, with the reasons of all that were asked.
+
+        One that is dear is asked at every multiple of its pause.
+        """
+        n = len(history)
+        due = [part for part in self.parts if n % part.pause(n) == 0]
+        verdicts = [part.check(history) for part in due]
+        if not verdicts:
+            return Verdict(False, f"not asked after {trials(n)}")
         reasons = "; ".join(verdict.reason for verdict in verdicts)
         return next((verdict for verdict in verdicts if verdict), verdicts[0]._replace(reason=reasons))
 
@@ -92,10 +100,14 @@ class AllOf(_Joined):
     """What `all_of` makes."""
 
     def check(self, history: History) -> Verdict:
-        """The first verdict to go on; else the first verdict, with the reasons of all."""
-        verdicts = [part.check(history) for part in self.parts]
-        reasons = "; ".join(verdict.reason for verdict in verdicts)
-        return next((verdict for verdict in verdicts if not verdict), verdicts[0]._replace(reason=reasons))
+        """The first verdict to go on, those that are dear asked last; else the first, with the reasons of all."""
+        said: dict[int, Verdict] = {}
+        for i in sorted(range(len(self.parts)), key=lambda i: self.parts[i].pause(len(history))):
+            said[i] = self.parts[i].check(history)
+            if not said[i]:
+                return said[i]
+        verdicts = [said[i] for i in range(len(self.parts))]
+        return verdicts[0]._replace(reason="; ".join(verdict.reason for verdict in verdicts))
 
 
 def any_of(*terminators: Terminator) -> Terminator:
@@ -149,9 +161,17 @@ def not_yet(history: History, start: int) -> Verdict | None:
         return Verdict(False, f"{finished} of the {start} completed trials that a verdict needs")
     if best_feasible(history) is None:
         return Verdict(False, f"nothing is feasible after {trials(len(history))}")
-    if np.ptp(history.loss[~history.failed]) == 0.0:
-        return Verdict(False, f"all {trials(len(history))} came out the same: that says nothing of the others")
+    seen = history.loss[usable(history)]
+    if seen.min() == seen.max():
+        return Verdict(False, f"all {trials(finished)} came out the same: that says nothing of the others")
     return None
+
+
+def finite(value: float, name: str) -> float:
+    """A threshold as a plain float, if it is a positive and finite number."""
+    if not is_finite(value):
+        raise UsageError(f"{name}={value!r}: a positive, finite number is expected")
+    return positive(value, name)
 
 
 def spaced(finished: int) -> int:
@@ -165,10 +185,15 @@ def trials(n: int) -> str:
 
 
 def compared(value: float, threshold: float) -> str:
-    """Two numbers with the sign between them, in as few digits as tell them apart."""
-    sign = "<" if value < threshold else ">="
-    for digits in range(2, 18):
-        a, b = f"{value:.{digits}g}", f"{threshold:.{digits}g}"
-        if a != b:
+    """Two numbers with the sign between them."""
+    one, other = apart(value, threshold, 2)
+    return f"{one} {'<' if value < threshold else '>='} {other}"
+
+
+def apart(value: float, threshold: float, least: int) -> tuple[str, str]:
+    """Two numbers in as few digits as tell them apart, but at least so many."""
+    for digits in range(least, 18):
+        one, other = f"{value:.{digits}g}", f"{threshold:.{digits}g}"
+        if one != other:
             break
-    return f"{a} {sign} {b}"
+    return one, other
