@@ -348,7 +348,7 @@ def _published(folder: Path, algo: str) -> Iterator[tuple[str, tuple[float, floa
 
 
 def table_tables(replays: list[Replay], made: list[Array]) -> Iterator[str]:
-    """RYC, RTC and true regrets on tables, by thresholds in the metric's unit; the optimum is the best of all searches."""
+    """RYC, RTC and true regrets on tables, by thresholds in the metric's unit; the optimum is the best ever found."""
     yield from ("", f"## Tables, {len(replays)} searches of BORE, GP-BO, random search and TPE", "")
     yield "| table | rule | RYC | RTC | stopped | true regret within the threshold, of those stopped |"
     yield "| --- | --- | --- | --- | --- | --- |"

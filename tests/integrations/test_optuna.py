@@ -48,7 +48,7 @@ def best_feasible(study):
     return min(values)
 
 
-@pytest.mark.parametrize(("make", "seeds", "trials"), [(CTPESampler, 4, 40), (GPSampler, 1, 25)])
+@pytest.mark.parametrize(("make", "seeds", "trials"), [(CTPESampler, 4, 80), (GPSampler, 1, 25)])
 def test_an_unmodified_study_finds_more_with_our_sampler(make, seeds, trials):
     found = {}
     for name, sampler in (("ours", make), ("random", optuna.samplers.RandomSampler)):

@@ -150,6 +150,7 @@ def test_folds_of_any_number_feed_it():
         (lambda: fw.RegretBound(-1.0), "a positive number"),
         (lambda: fw.RegretBound(math.nan), "a positive number"),
         (lambda: fw.RegretBound("folds"), "or 'cv'"),
+        (lambda: fw.RegretBound(np.array([0.1, 0.2])), "a positive number"),
         (lambda: fw.RegretBound(0.1, factor=2.0), "with threshold='cv'"),
         (lambda: fw.RegretBound("cv", factor=0), "factor=0"),
         (lambda: fw.RegretBound("cv", top=0.0), "top=0.0"),

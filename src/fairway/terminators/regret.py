@@ -66,19 +66,16 @@ class RegretBound(Terminator):
     _WARP: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if (
-            not isinstance(self.threshold, str)
-            and not is_finite(self.threshold)
-            or (self.threshold != "cv" and (isinstance(self.threshold, str) or not self.threshold > 0))
-        ):
+        by_noise = isinstance(self.threshold, str) and self.threshold == "cv"
+        if not by_noise and not (is_finite(self.threshold) and self.threshold > 0):  # type: ignore[operator]
             raise UsageError(
                 f"threshold={self.threshold!r}: a positive number in the objective's unit is expected, or 'cv'; "
                 "the bound itself never reaches 0"
             )
-        if self.threshold != "cv" and self.factor != 1.0:
+        if not by_noise and self.factor != 1.0:
             raise UsageError(f"factor={self.factor!r}: it scales the noise of cross-validation, with threshold='cv'")
         plain = {
-            "threshold": "cv" if self.threshold == "cv" else float(self.threshold),
+            "threshold": "cv" if by_noise else float(self.threshold),
             "factor": finite(self.factor, "factor"),
             "top": 1.0 if self.top == 1 else fraction(self.top, "top"),
             "start": whole(self.start, "start", least=2),
