@@ -38,8 +38,11 @@ MODELS = {  # what a sampler's proposals depend on, by its module
     "fairway.samplers.tpe": ("fairway.models.parzen",),
     "fairway.samplers.bore": (),
     "fairway.samplers.blend": ("fairway.samplers.tpe", "fairway.models.parzen"),
-    "fairway.samplers.gp": tuple(f"fairway.models.{name}" for name in ("gaussian_process", "acquisition", "transform")),
+    "fairway.samplers.gp": tuple(
+        f"fairway.models.{name}" for name in ("gaussian_process", "acquisition", "search", "transform")
+    ),
 }
+TUNED = ("cifar10", "naval_propulsion", "slice_localization")  # the tasks that c-TPE's settings were chosen on
 Setting = tuple[str, str, int]
 Curves = NDArray[np.float64]
 
@@ -130,6 +133,10 @@ def report(folder: str, methods: list[str], processes: int, seeds: int, evals: i
         last = found["ours"][at[-1]]
         regret = " / ".join(f"{found['ours'][b]['median_rel_regret_per_run']:.4f}" for b in at)
         lines.append(f"| {method} | {' | '.join([*cells, *rivals])} | {last['runs_without_feasible']} | {regret} |")
+    if "CTPE" in ours:
+        lines += _unseen(
+            anchors["curves"][:, :, : ours["CTPE"].shape[1], : ours["CTPE"].shape[2]], names, ours["CTPE"], settings
+        )
     levels = np.array([level for *_, level in settings])
     whole = [method for method in methods if ours[method].shape[1:] == (8, 200)]
     if len(whole) > 1:
@@ -143,6 +150,30 @@ def report(folder: str, methods: list[str], processes: int, seeds: int, evals: i
             pairs = zip(inside.mean(axis=1), errors, strict=True)
             lines.append(f"| {level}% | {' | '.join(f'{mean:.2f} ± {error:.2f}' for mean, error in pairs)} |")
     return "\n".join(lines) + "\n"
+
+
+def _unseen(anchors: Curves, names: list[str], curves: Curves, settings: list[Setting]) -> list[str]:
+    """CTPE against each anchor, on the tasks that its settings were chosen on and on those they were not."""
+    tasks = np.array([task for task, *_ in settings])
+    seen = np.isin(tasks, TUNED)
+    lines = ["", "## CTPE on tasks that its settings were not chosen on", ""]
+    lines += [f"They were chosen on {', '.join(TUNED)}. Its rank less an anchor's, paired, ± the error over seeds:", ""]
+    lines += [
+        "| tasks | evaluations | Optuna TPE | OptunaHub c-TPE | the paper's code |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for label, some in (("chosen on", seen), ("not chosen on", ~seen)):
+        for at in (50, 100, 200):
+            if at <= curves.shape[2]:
+                ranks = _ranks(
+                    np.concatenate([anchors, curves[None]])[..., at - 1][:, some]
+                )  # (methods, settings, seeds)
+                cells = []
+                for name in ("tpe", "ctpe", "ctpe_paper"):
+                    apart = (ranks[-1] - ranks[names.index(name)]).mean(axis=0)
+                    cells.append(f"{apart.mean():+.2f} ± {apart.std(ddof=1) / np.sqrt(len(apart)):.2f}")
+                lines.append(f"| {label} | {at} | {' | '.join(cells)} |")
+    return lines
 
 
 def _cell(found: dict[int, Any], at: int) -> str:
