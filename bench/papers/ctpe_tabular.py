@@ -133,6 +133,8 @@ def report(folder: str, methods: list[str], processes: int, seeds: int, evals: i
         last = found["ours"][at[-1]]
         regret = " / ".join(f"{found['ours'][b]['median_rel_regret_per_run']:.4f}" for b in at)
         lines.append(f"| {method} | {' | '.join([*cells, *rivals])} | {last['runs_without_feasible']} | {regret} |")
+    if "GP" in ours:
+        lines += _beside_gp_log(Path(folder), rank, settings, ours["GP"])
     if "CTPE" in ours:
         lines += _unseen(
             anchors["curves"][:, :, : ours["CTPE"].shape[1], : ours["CTPE"].shape[2]], names, ours["CTPE"], settings
@@ -150,6 +152,24 @@ def report(folder: str, methods: list[str], processes: int, seeds: int, evals: i
             pairs = zip(inside.mean(axis=1), errors, strict=True)
             lines.append(f"| {level}% | {' | '.join(f'{mean:.2f} ± {error:.2f}' for mean, error in pairs)} |")
     return "\n".join(lines) + "\n"
+
+
+def _beside_gp_log(folder: Path, rank: Any, settings: list[Setting], curves: Curves) -> list[str]:
+    """GP against Optuna's on the logarithm of the loss, in the company of all anchors, where that was run."""
+    anchors, others = (np.load(folder / "results" / name) for name in ("anchors_curves.npz", "anchors_gp_curves.npz"))
+    columns = (others["tasks"], others["modes"], others["percentiles"])
+    some = [(str(task), str(mode), int(level)) for task, mode, level in zip(*columns, strict=True)]
+    places = [settings.index(setting) for setting in some]
+    _, k, n = curves.shape
+    theirs = others["curves"][list(others["methods"]).index("gp_log")]
+    together = np.concatenate([anchors["curves"][:, places, :k, :n], theirs[None, :, :k, :n], curves[None, places]])
+    names = [*map(str, anchors["methods"]), "Optuna GP, log loss", "GP"]
+    found, _ = rank.summarise(together, names, some, tuple(b for b in (50, 100) if b <= n))
+    lines = ["", f"## GP beside Optuna's GP on the logarithm of the loss, {len(some)} settings", ""]
+    lines += ["| method | @50 | @100 |", "| --- | --- | --- |"]
+    for name in names[-2:]:
+        lines.append(f"| {name} | {' | '.join(_cell(found[name], b) for b in (50, 100) if b <= n)} |")
+    return lines
 
 
 def _unseen(anchors: Curves, names: list[str], curves: Curves, settings: list[Setting]) -> list[str]:
