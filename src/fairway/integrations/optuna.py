@@ -228,11 +228,12 @@ class _Mirror:
         space = {"number": Int(0, 2**31)}
         self.study = Study(space, _objective(study), constraints, sampler=Random(), stopper=stopper, seed=0)
         self.trials: dict[int, Trial] = {}  # by Optuna's number, those running here
-        self._known: dict[int, int] = {}  # of others': how many reports were taken in
+        self._mirrored: set[int] = set()  # the numbers of those that have a trial of ours
         self.lock = threading.RLock()
 
-    def begin(self, number: int, total: int | None) -> Trial:
+    def begin(self, number: int, total: int | None = None) -> Trial:
         """Our trial that stands for one of Optuna's."""
+        self._mirrored.add(number)
         self.study.enqueue({"number": number})
         trial = self.trials[number] = self.study.ask()
         if total is not None:
@@ -246,17 +247,12 @@ class _Mirror:
             if ours is not None and theirs.state.is_finished():
                 del self.trials[theirs.number]
                 self._end(ours, theirs)
-            elif ours is None and theirs.state.is_finished() and theirs.number not in self._known:
-                self._known[theirs.number] = len(theirs.intermediate_values)
+            elif theirs.state.is_finished() and theirs.number not in self._mirrored:
                 self._replay(theirs)
-
-    def ends(self, number: int) -> None:
-        """What ran here is not somebody else's."""
-        self._known.setdefault(number, 0)
 
     def _replay(self, theirs: FrozenTrial) -> None:
         paid: Mapping[str, Mapping[str, float]] = theirs.user_attrs.get(_PAID, {})
-        trial = self.begin(theirs.number, None)
+        trial = self.begin(theirs.number)
         objective = self.study.problem.objective.metric
         for step, value in sorted(theirs.intermediate_values.items()):
             if trial.stopped or not math.isfinite(value):
@@ -304,7 +300,7 @@ class FairwayPruner(BasePruner):
         with mirror.lock:
             ours = mirror.trials.get(trial.number)
             if ours is None:
-                ours = self._begin(mirror, study, trial.number, None)
+                ours = self.begin(mirror, study, trial.number)
             step = trial.last_step
             if step is not None and not ours.stopped and max(step, 1) > ours._last:
                 ours.report({mirror.study.problem.objective.metric: trial.intermediate_values[step]}, step=max(step, 1))
@@ -318,9 +314,9 @@ class FairwayPruner(BasePruner):
                 found = self._mirrors[study._study_id] = _Mirror(study, self.constraints, self.stopper)
             return found
 
-    def _begin(self, mirror: _Mirror, study: optuna.Study, number: int, total: int | None) -> Trial:
+    def begin(self, mirror: _Mirror, study: optuna.Study, number: int, total: int | None = None) -> Trial:
+        """Mirror a trial that begins here, and all that has ended since the last one did."""
         mirror.catch_up([each for each in study.get_trials(deepcopy=False) if each.number != number])
-        mirror.ends(number)
         return mirror.begin(number, total)
 
 
@@ -355,7 +351,7 @@ def report(
     with mirror.lock:
         ours = mirror.trials.get(trial.number)
         if ours is None:
-            ours = pruner._begin(mirror, trial.study, trial.number, total)
+            ours = pruner.begin(mirror, trial.study, trial.number, total)
     trial.report(value, step)
     metric = mirror.study.problem.objective.metric
     decision = ours.report({metric: value, **(constraints or {})}, step=step)
