@@ -114,6 +114,13 @@ class History:
         seen = np.concatenate([self.space.fingerprints(self.x), self.space.fingerprints(self.pending)])
         return ~np.isin(self.space.fingerprints(x), seen)
 
+    def beyond(self, i: int) -> NDArray[np.float64]:
+        """How far each row (n,) lies beyond limit i, in the metric's unit: infinity for NaN, and NaN where unknown."""
+        constraint = self.problem.constraints[i]
+        over = constraint.sign * (self.values[:, i] - constraint.threshold)
+        over[np.isnan(over) & np.isinf(self.violation)] = np.inf
+        return np.asarray(over)
+
     @property
     def feasible(self) -> NDArray[np.bool_]:
         """Measured, and every limit holds."""

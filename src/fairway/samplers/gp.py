@@ -129,9 +129,8 @@ class GP(Sampler):
                 "ucb": lambda mean, deviation: functions.lower_confidence_bound(mean, deviation, self.width),
             }
             terms.append(Term(process, choose[self.acquisition]))
-        for i, constraint in enumerate(history.problem.constraints):
-            over = constraint.sign * (history.values[rows, i] - constraint.threshold)
-            over[np.isnan(over) & np.isinf(history.violation[rows])] = np.inf
+        for i in range(len(history.problem.constraints)):
+            over = history.beyond(i)[rows]
             known = ~np.isnan(over)
             if np.count_nonzero(known) < 2:  # noqa: PLR2004 - nothing to learn from
                 continue

@@ -135,16 +135,15 @@ class CTPE(TPE):
 
     def _factors(self, history: History) -> Iterator[_Factor]:
         ran = ~history.failed
-        x, infinite = history.x[ran], np.isinf(history.violation[ran])
+        x = history.x[ran]
         order = np.argsort(history.loss[ran], kind="stable")
         size = self._good_size(len(order))
         if self.feasible_split and not self.naive:
             held = np.cumsum(history.feasible[ran][order])
             size = int(np.searchsorted(held, size)) + 1  # past the last one if there are not so many
         yield from _split(x[order], size, history.pending)
-        for i, constraint in enumerate(history.problem.constraints):
-            over = constraint.sign * (history.values[ran, i] - constraint.threshold)
-            over[np.isnan(over) & infinite] = np.inf  # it was measured, and is no number
+        for i in range(len(history.problem.constraints)):
+            over = history.beyond(i)[ran]
             order = np.argsort(over, kind="stable")[: np.count_nonzero(~np.isnan(over))]
             if order.size:
                 within = int(np.count_nonzero(over[order] <= 0.0))

@@ -46,9 +46,8 @@ class Surrogate:
         enough = len(rows) >= _FOR_A_BEND * len(history.space)
         self.objective = self._process(self.z, self.transform(loss), warp=warp and enough)
         self._limits: list[tuple[GaussianProcess, float]] = []  # of constraints, with their standardised limits
-        for i, constraint in enumerate(history.problem.constraints):
-            over = constraint.sign * (history.values[known, i] - constraint.threshold)
-            over[np.isnan(over) & np.isinf(history.violation[known])] = np.inf
+        for i in range(len(history.problem.constraints)):
+            over = history.beyond(i)[known]
             measured = ~np.isnan(over)
             if (over[measured] > 0.0).any():  # what was never broken may hold everywhere
                 move = Transform(over[measured], cut=False)
