@@ -178,8 +178,8 @@ class Owner:
             return None
         try:
             with self.lock:
-                history, said = self.ledger.history(), self.verdicts_since(0)
-                last = said[-1] if said else None
+                history = self.ledger.history()
+                last = next((said for said in reversed(self.ledger.verdicts) if self._is_mine(said)), None)
             if last is not None and len(history) < last.finished + terminator.pause(last.finished):
                 return None
             verdict = terminator.check(history.first(len(history)))  # what is running must not matter
@@ -195,8 +195,12 @@ class Owner:
 
     def verdicts_since(self, first: int) -> list[Judged]:
         """What this owner's terminator said, to it and to others that have the same, from a place in the log on."""
-        mine = self.ledger.terminators[self.referee.worker]
-        return [said for said in self.ledger.verdicts[first:] if self.ledger.terminators.get(said.worker) == mine]
+        return [said for said in self.ledger.verdicts[first:] if self._is_mine(said)]
+
+    def _is_mine(self, said: Judged) -> bool:
+        """Whether a verdict is that of a terminator like this owner's."""
+        terminators = self.ledger.terminators
+        return bool(terminators.get(said.worker) == terminators[self.referee.worker])
 
     def end(self, reason: str) -> None:
         """Note why a run ended."""

@@ -7,6 +7,7 @@ processes fitted to the completed trials and the best feasible one; other trials
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
@@ -42,8 +43,9 @@ class _Improvement(Terminator):
         """Processes are fitted after every 2% of trials."""
         return spaced(finished)
 
+    @abstractmethod
     def _promise(self, expected: float, probability: float) -> tuple[float, str]:
-        raise NotImplementedError
+        """What is compared with the threshold, and its name."""
 
 
 @dataclass(frozen=True)
