@@ -170,6 +170,8 @@ class Study:
         trial_timeout: float | None = None,
         workers: int = 1,
         backend: local.Backend | None = None,
+        resources: Mapping[str, float] | None = None,
+        address: str | None = None,
         retry: int = 1,
         catch: type[Exception] | tuple[type[Exception], ...] = Exception,
         progress: bool | None = None,
@@ -187,6 +189,11 @@ class Study:
         any function that cloudpickle can send will do, and needs no `__main__` guard. Each trains with its share of
         the cores, unless OMP_NUM_THREADS and the like say otherwise. A process that dies is replaced, and its trial is
         tried again up to `retry` times. `backend="thread"` suits functions that wait, or that leave Python's lock.
+
+        `backend="ray"` (extra `ray`) has each worker as a Ray actor with `resources` of its own, by default
+        {"CPU": 1}: in the cluster at `address`, in the one that this process is connected to or RAY_ADDRESS names, or
+        else in one that is started on this machine. As many run as there is room for. A worker that is lost with its
+        node or to somebody more important costs its running trial.
         """
         local.run(
             self,
@@ -196,6 +203,8 @@ class Study:
             trial_timeout=trial_timeout,
             workers=workers,
             backend=backend,
+            resources=resources,
+            address=address,
             retry=retry,
             catch=catch,
             progress=progress,

@@ -177,7 +177,7 @@ def test_what_cannot_be_sent_to_a_process_is_said(make_study):
         study.optimize(lambda trial: lock, trials=2, workers=2)
     for wrong, sentence in (
         ({"workers": 0}, "workers=0"),
-        ({"backend": "fork"}, "backend='fork': 'process' or 'thread' is expected"),
+        ({"backend": "fork"}, "backend='fork': 'process', 'thread' or 'ray' is expected"),
         ({"retry": -1}, "retry=-1"),
     ):
         with pytest.raises(fw.UsageError, match=sentence):

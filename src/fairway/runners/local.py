@@ -1,11 +1,11 @@
-"""Runs trials on this machine: one after another, or with several workers, each a thread or a process of its own."""
+"""Runs trials: one after another, or with several workers, each a thread, a process or a Ray actor of its own."""
 
 from __future__ import annotations
 
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from fairway.checks import whole
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MOMENT_SECONDS = 1.0  # for writing down that trials were interrupted, when nothing else is waited for
 
-Backend: TypeAlias = Literal["process", "thread"]
+Backend: TypeAlias = Literal["process", "thread", "ray"]
 
 
 def run(
@@ -33,6 +33,8 @@ def run(
     trial_timeout: float | None,
     workers: int,
     backend: Backend | None,
+    resources: Mapping[str, float] | None,
+    address: str | None,
     retry: int,
     catch: type[Exception] | tuple[type[Exception], ...],
     progress: bool | None,
@@ -41,7 +43,8 @@ def run(
     if not callable(function):
         raise UsageError(f"optimize({function!r}): a function that takes a trial is expected")
     this = Run(study, trials=trials, timeout=timeout, trial_timeout=trial_timeout, retry=retry, catch=catch)
-    this.hands = _hands(study, this, function, whole(workers, "workers"), backend)
+    hands = _hands(study, this, function, whole(workers, "workers"), backend, resources, address)
+    this.hands = hands
     with show(study, this.trials, progress):
         try:
             if len(this.hands) == 1 and backend is None:
@@ -57,17 +60,32 @@ def run(
 
 
 def _hands(
-    study: Study, this: Run, function: Callable[[Trial], Any], workers: int, backend: Backend | None
+    study: Study,
+    this: Run,
+    function: Callable[[Trial], Any],
+    workers: int,
+    backend: Backend | None,
+    resources: Mapping[str, float] | None,
+    address: str | None,
 ) -> Sequence[Hand]:
-    if backend not in (None, "process", "thread"):
-        raise UsageError(f"backend={backend!r}: 'process' or 'thread' is expected")
+    if backend not in (None, "process", "thread", "ray"):
+        raise UsageError(f"backend={backend!r}: 'process', 'thread' or 'ray' is expected")
+    if backend != "ray" and (resources is not None or address is not None):
+        raise UsageError("resources= and address= are for backend='ray'")
     if this.trials is not None:
         workers = min(workers, this.trials)
     if backend == "thread" or backend is None and workers == 1:
         return [LocalHand(study, this, function) for _ in range(workers)]
-    from fairway.runners.process import ProcessHand, pack  # noqa: PLC0415 - only where processes are wanted
+    from fairway.runners.remote import pack  # noqa: PLC0415 - only where workers are elsewhere
 
     packed = pack(function, this.catch)
+    if backend == "ray":
+        from fairway.runners.ray import Cluster, RayHand  # noqa: PLC0415 - optional
+
+        cluster = Cluster(address, resources, packed)
+        return [RayHand(study._owner, this, cluster) for _ in range(workers)]
+    from fairway.runners.process import ProcessHand  # noqa: PLC0415
+
     return [ProcessHand(study._owner, this, packed, workers) for _ in range(workers)]
 
 
@@ -108,6 +126,10 @@ class LocalHand:
     def __init__(self, study: Study, this: Run, function: Callable[[Trial], Any]) -> None:
         self._study, self._run, self._function = study, this, function
         self._trial: Trial | None = None
+
+    def ready(self) -> bool:
+        """Always."""
+        return True
 
     def run_one(self) -> Outcome:
         """Run a trial to its end."""

@@ -22,9 +22,9 @@ _HOPELESS = 3  # so many failures before any success, and the function is broken
 
 
 class Outcome(NamedTuple):
-    """What became of one trial, if it began; `again`: it was lost with its worker and will be tried again."""
+    """What became of one trial; `again`: it was lost with its worker and will be tried again."""
 
-    number: int | None
+    number: int
     failed: bool = False
     error: BaseException | None = None
     caught: bool = False  # the error is one that fails its trial and no more
@@ -33,6 +33,9 @@ class Outcome(NamedTuple):
 
 class Hand(Protocol):
     """What runs one trial after another."""
+
+    def ready(self) -> bool:
+        """Be able to run a trial, which may take time; False if the run is over first."""
 
     def run_one(self) -> Outcome:
         """Run a trial to its end."""
@@ -107,7 +110,7 @@ class Run:
     def work(self, hand: Hand) -> None:
         """Run trials with one hand until there is a reason to end."""
         try:
-            while self._take():
+            while hand.ready() and self._take():
                 self._count(hand.run_one())
         except SpaceExhausted as error:
             self._exhausted = str(error)
@@ -147,14 +150,18 @@ class Run:
             return "1 trial was run" if self.trials == 1 else f"{self.trials} trials were run"
         return self._exhausted or self._overtime
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is, as far as is known now, another trial to run."""
+        over = self.ending or self._exhausted or self._judge.reason
+        return not over and self._begun != self.trials and self._clock() < self._end
+
     def _take(self) -> bool:
-        """Whether there is another trial to run."""
+        """Whether there is another trial to run; then it is taken."""
         with self._lock:
-            over = self.ending or self._exhausted or self._judge.reason
-            if over or self._begun == self.trials or self._clock() >= self._end:
-                return False
-            self._begun += 1
-            return True
+            taken = self.goes_on
+            self._begun += taken
+            return taken
 
     def _count(self, outcome: Outcome) -> None:
         """Count a trial; raise what ends the run.
@@ -163,7 +170,7 @@ class Run:
         after that; a log that cannot be written ends the run.
         """
         with self._lock:
-            if outcome.number is None or outcome.again:
+            if outcome.again:
                 self._begun -= 1
                 return
             self._done += 1

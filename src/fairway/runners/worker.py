@@ -80,20 +80,29 @@ class Done(NamedTuple):
 
 
 def main(handle: int) -> None:
-    """Serve the owner at the other end of a connection until it says so or is gone."""
+    """What a worker process does: serve the owner at the other end of a pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the owner says what to do
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the function can clean up
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     connection = Connection(handle)
     with contextlib.suppress(KeyboardInterrupt, OSError, EOFError):
-        packed = [connection.recv_bytes() for _ in range(2)]
+        serve(connection, connection.recv_bytes())
+
+
+def serve(connection: Connection, function: bytes) -> None:
+    """Run trials for the owner at the other end of a connection, until it says so or is gone.
+
+    In the main thread, with a handler of SIGTERM that raises KeyboardInterrupt: so is a trial interrupted.
+    """
+    with contextlib.suppress(KeyboardInterrupt, OSError, EOFError):
+        packed = connection.recv_bytes()
         try:
-            referee, (function, catch) = map(cloudpickle.loads, packed)
+            referee, (call, catch) = map(cloudpickle.loads, (packed, function))
         except Exception as error:  # noqa: BLE001 - whatever the user's modules raise
             connection.send(Ready(describe(error)))
             return
         connection.send(Ready())
-        _Worker(connection, referee, function, catch).run()
+        _Worker(connection, referee, call, catch).run()
 
 
 class _Worker:
@@ -106,6 +115,7 @@ class _Worker:
     ) -> None:
         self._connection, self._referee, self._function, self._catch = connection, referee, function, catch
         self._trial: Trial | None = None
+        self._over = False  # nobody listens any more
         self._orders: queue.SimpleQueue[Begin | Written | Quit] = queue.SimpleQueue()
         self._batches: list[Reported] = []  # that wait to be sent
         self._done: queue.SimpleQueue[Done] = queue.SimpleQueue()
@@ -113,13 +123,16 @@ class _Worker:
     def run(self) -> None:
         for loop in (self._send, self._receive):
             threading.Thread(target=loop, name=f"fairway {loop.__name__}", daemon=True).start()
-        while isinstance(begin := self._orders.get(), Begin):
-            told = self._run_one(begin)
-            answer = self._orders.get()
-            if not isinstance(answer, Written):
-                return
-            if answer.first:
-                self._referee.finish(told.number, completed=told.status == "completed")
+        try:
+            while isinstance(begin := self._orders.get(), Begin):
+                told = self._run_one(begin)
+                answer = self._orders.get()
+                if not isinstance(answer, Written):
+                    return
+                if answer.first:
+                    self._referee.finish(told.number, completed=told.status == "completed")
+        finally:
+            self._over = True
 
     def _run_one(self, begin: Begin) -> Told:
         clock, referee = WallClock(), self._referee
@@ -151,7 +164,7 @@ class _Worker:
         self._batches.append(batch)
 
     def _send(self) -> None:
-        while True:
+        while not self._over:
             try:
                 done = self._done.get(timeout=FLUSH_SECONDS)
             except queue.Empty:
@@ -172,7 +185,7 @@ class _Worker:
             try:
                 message = self._connection.recv()
             except (EOFError, OSError):
-                return _leave()
+                return self._leave()
             if not isinstance(message, News):
                 self._orders.put(message)
                 continue
@@ -182,12 +195,13 @@ class _Worker:
                     self._referee.fold(pickle.loads(event))  # noqa: S301 - the owner's
                 self._referee.seen = message.position
 
-
-def _leave() -> None:
-    """The owner is gone: interrupt the function, and do not wait for it for ever."""
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_GRACE_SECONDS)
-    os._exit(1)
+    def _leave(self) -> None:
+        """The owner is gone: interrupt the function, and do not wait for it for ever."""
+        if not self._over:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(_GRACE_SECONDS)
+        if not self._over:
+            os._exit(1)
 
 
 def _packed(error: BaseException) -> bytes:

@@ -1,0 +1,207 @@
+"""Workers that are Ray actors, on this machine or anywhere in a cluster.
+
+Ray places them, counts their resources and notices when they die. What they say goes by a connection of its own from
+the owner to each of them, as between processes: a batch costs microseconds there and most of a millisecond as a call
+of an actor. Both sides of a connection prove that they know a key, which travels with the actor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener
+from typing import TYPE_CHECKING, Any
+
+from fairway.checks import is_number
+from fairway.errors import MissingDependency, StudyFailed, UsageError
+from fairway.runners import worker
+from fairway.runners.remote import RemoteHand
+from fairway.runners.run import Run, logger
+
+if TYPE_CHECKING:
+    from fairway.owner import Owner
+
+try:
+    import ray
+except ImportError:
+    raise MissingDependency("backend='ray' needs Ray: pip install 'fairway[ray]'") from None
+
+_CALL_SECONDS = 3.0  # for a cluster to answer at its address
+_ROOM_SECONDS = 10.0  # after which it is said that a worker waits for room
+_SILENT_MS = 30_000  # after which a peer that acknowledges nothing is given up
+_OPTIONS = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
+
+
+class Cluster:
+    """The Ray cluster of one run, and what each of its workers asks of it."""
+
+    def __init__(self, address: str | None, resources: Mapping[str, float] | None, function: bytes) -> None:
+        self.resources = dict(resources) if isinstance(resources, Mapping) else {"CPU": 1}
+        odd = [name for name, amount in self.resources.items() if not is_number(amount) or amount < 0]
+        if odd or not isinstance(resources, Mapping | None):
+            raise UsageError(f"resources={resources!r}: amounts by name are expected, as in {{'CPU': 1, 'GPU': 0.25}}")
+        own = not ray.is_initialized() and _connect(address)
+        if own and not any(_fits(self.resources, node["Resources"]) for node in ray.nodes()):
+            raise UsageError(f"resources={self.resources}: this machine has {_readable(ray.cluster_resources())}")
+        self.function = ray.put(function)  # once for each machine, however many workers it has
+        options: dict[str, Any] = {_OPTIONS[name]: n for name, n in self.resources.items() if name in _OPTIONS}
+        others = {name: amount for name, amount in self.resources.items() if name not in _OPTIONS}
+        self.actors = ray.remote(_Actor).options(**{"num_cpus": 0, **options}, resources=others, max_restarts=0)
+
+
+def _connect(address: str | None) -> bool:
+    """Connect to a cluster, or start one on this machine; whether it was started."""
+    address = address or os.environ.get("RAY_ADDRESS") or None
+    if address is not None and address.startswith("ray://"):
+        raise UsageError(
+            f"address={address!r}: the study's own process must reach the workers, which a Ray client does not; run "
+            "the script on a machine of the cluster, or as a Ray job"
+        )
+    if address is not None and ":" in address:
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _CALL_SECONDS).close()
+        except (OSError, ValueError) as error:  # Ray itself would try for minutes, and then end this process
+            raise UsageError(f"address={address!r}: there is no Ray cluster ({error})") from None
+    try:
+        ray.init(address=address, include_dashboard=None if address else False, logging_level="WARNING")
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise UsageError(f"address={address!r}: {error}") from error
+    return address is None
+
+
+def _fits(wanted: Mapping[str, float], there: Mapping[str, float]) -> bool:
+    return all(amount <= there.get(name, 0.0) for name, amount in wanted.items())
+
+
+def _readable(resources: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {amount:g}" for name, amount in sorted(resources.items()) if ":" not in name) or "nothing"
+
+
+class RayHand(RemoteHand):
+    """Runs trials in an actor of its own."""
+
+    kind = "a Ray worker"
+    deaths = 3
+
+    def __init__(self, owner: Owner, run: Run, cluster: Cluster) -> None:
+        super().__init__(owner, run)
+        self._cluster = cluster
+        self._actor: Any = None
+        self._serving: Any = None  # the reference that is there once the actor ends, well or not
+
+    def _launch(self) -> Connection | None:
+        key = secrets.token_bytes(32)
+        self._actor = self._cluster.actors.remote(key)
+        place = self._actor.listen.remote()
+        began, told = time.monotonic(), False
+        while not ray.wait([place], timeout=worker.NEWS_SECONDS)[0]:
+            if not self._run.goes_on:
+                return None
+            if not told and time.monotonic() - began > _ROOM_SECONDS:
+                told = True
+                room = _readable(ray.available_resources())
+                logger.warning("a worker waits for %s; free are %s", _readable(self._cluster.resources), room)
+        try:
+            address = ray.get(place)
+        except ray.exceptions.RayActorError as error:
+            raise EOFError(_how(error)) from error
+        except ray.exceptions.RayError as error:
+            raise StudyFailed(f"a Ray worker could not be started ({_how(error)})") from error
+        self._serving = self._actor.serve.remote(self._cluster.function)
+        try:
+            connection: Connection = Client(address, authkey=key)
+        except AuthenticationError as error:
+            raise StudyFailed(f"somebody else answers at {address} ({error})") from error
+        _tune(connection)
+        return connection
+
+    def _is_gone(self) -> bool:
+        return self._serving is None or bool(ray.wait([self._serving], timeout=0)[0])
+
+    def _interrupt(self) -> None:
+        assert self._connection is not None
+        with _socket(self._connection) as line:
+            line.shutdown(socket.SHUT_RDWR)  # a worker whose owner is gone interrupts its trial
+
+    def abandon(self) -> None:
+        """End the actor at once."""
+        if self._actor is not None:
+            ray.kill(self._actor)
+
+    def _clear(self, patience: float) -> str:
+        actor, serving = self._actor, self._serving
+        self._actor = self._serving = None
+        how = ""
+        if serving is not None:
+            try:
+                ray.get(serving, timeout=patience)
+            except ray.exceptions.GetTimeoutError:
+                how = "its connection broke"
+            except ray.exceptions.RayError as error:
+                how = _how(error)
+        if actor is not None:
+            with contextlib.suppress(ray.exceptions.RayError):
+                ray.kill(actor)
+        return how
+
+
+def _how(error: Exception) -> str:
+    """How an actor ended, from Ray's many words."""
+    text = str(error)
+    found = re.search(r"because (.+?)(?:\.\s|\.?$)", text, re.MULTILINE)
+    return found[1] if found else text.strip().splitlines()[-1]
+
+
+class _Actor:
+    """What runs inside Ray."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def listen(self) -> tuple[str, int]:
+        """Wait for the owner at an address of this machine that the cluster knows."""
+        self._listener = Listener((ray.util.get_node_ip_address(), 0), authkey=self._key)
+        host, port = self._listener.address
+        return str(host), int(port)
+
+    def serve(self, function: bytes) -> None:
+        """Run trials until the owner has no more."""
+        with self._listener:
+            while True:
+                with contextlib.suppress(AuthenticationError, OSError, EOFError):  # of somebody who has lost his way
+                    connection = self._listener.accept()
+                    break
+        _tune(connection)
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            worker.serve(connection, function)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+            connection.close()
+
+
+@contextlib.contextmanager
+def _socket(connection: Connection) -> Iterator[socket.socket]:
+    """The socket of a connection, for settings."""
+    line = socket.socket(fileno=os.dup(connection.fileno()))
+    try:
+        yield line
+    finally:
+        line.close()
+
+
+def _tune(connection: Connection) -> None:
+    """Send small messages at once; notice a machine that vanished without a word."""
+    with _socket(connection) as line:
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_MS)

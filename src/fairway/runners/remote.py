@@ -1,0 +1,204 @@
+"""The owner's side of a worker elsewhere: it hands out trials, writes what comes back, and replaces a worker that dies.
+
+A worker is a process that runs `fairway.runners.worker` at the other end of a connection. What kinds of them there are,
+and how each is started, found dead and cleared away, is said by the subclasses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import select
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import cloudpickle
+
+from fairway.errors import FairwayError, StudyFailed, UsageError
+from fairway.runners.evaluate import describe
+from fairway.runners.run import Hand, Outcome, Run, write_down
+from fairway.runners.worker import NEWS_SECONDS, Begin, Done, News, Quit, Ready, Written
+from fairway.seeds import trial_seed
+
+if TYPE_CHECKING:
+    from fairway.owner import Owner
+
+_LOOK_SECONDS = 0.5  # between looks whether a silent worker lives
+_PATIENCE_SECONDS = 1.0  # for the news of how a worker ended
+
+
+class _RemoteTraceback(Exception):  # noqa: N818 - it is the cause that is shown beside the error itself
+    """Where an exception was raised in a worker."""
+
+
+def pack(function: Callable[..., Any], catch: tuple[type[Exception], ...]) -> bytes:
+    """A function, and which exceptions fail only their trial, on their way to workers."""
+    try:
+        packed: bytes = cloudpickle.dumps((function, catch))
+    except Exception as error:
+        raise UsageError(
+            f"the function cannot be sent to worker processes ({error}): it holds something that belongs to this "
+            "process, such as the study, a lock or an open file; make that inside the function, or use "
+            "backend='thread'"
+        ) from error
+    return packed
+
+
+class RemoteHand(Hand, ABC):
+    """Runs trials in a worker of its own."""
+
+    kind: ClassVar[str]  # in words
+    deaths: ClassVar[int]  # in a row, before a first trial, that the run bears
+
+    def __init__(self, owner: Owner, run: Run) -> None:
+        self._owner, self._run = owner, run
+        self._connection: Connection | None = None
+        self._worker = -1
+        self._looked = 0  # when, by the owner's clock
+
+    # What each kind does in its own way
+
+    @abstractmethod
+    def _launch(self) -> Connection | None:
+        """Start a worker and connect to it; None if the run is over first. May raise EOFError or OSError."""
+
+    @abstractmethod
+    def _is_gone(self) -> bool:
+        """Whether the worker is dead, as far as is known."""
+
+    @abstractmethod
+    def _interrupt(self) -> None:
+        """Have the trial that runs interrupted, and the worker end."""
+
+    @abstractmethod
+    def _clear(self, patience: float) -> str:
+        """Wait so long for the worker's end, then put an end to it; how it ended."""
+
+    # What all do
+
+    def ready(self) -> bool:
+        """Have a worker that knows all that the owner knows; False if the run is over first."""
+        died = 0
+        while self._connection is None and self._run.goes_on:
+            referee = self._owner.enlist()
+            self._worker = referee.worker
+            try:
+                if self._greet(referee):
+                    break
+                self._bury()
+            except (EOFError, OSError) as error:
+                how = self._bury() or str(error)
+                died += 1
+                if died >= self.deaths:
+                    raise StudyFailed(f"{self.kind} died before its first trial ({how})") from None
+            except BaseException:
+                self._bury()
+                raise
+        return self._connection is not None
+
+    def _greet(self, referee: Any) -> bool:
+        """Start a worker and wait until it is ready; False if the run is over first."""
+        try:
+            packed = cloudpickle.dumps(referee)
+        except (TypeError, AttributeError, pickle.PicklingError) as error:
+            raise UsageError(f"the stopper cannot be sent to worker processes ({error})") from error
+        connection = self._connection = self._launch()
+        if connection is None:
+            return False
+        connection.send_bytes(packed)
+        while not connection.poll(NEWS_SECONDS):
+            if not self._run.goes_on:
+                return False
+            if self._seems_gone():
+                raise EOFError
+        ready = connection.recv()
+        assert isinstance(ready, Ready)
+        if ready.problem:
+            raise UsageError(f"{self.kind} could not load the function: {ready.problem}")
+        return True
+
+    def run_one(self) -> Outcome:
+        """Run a trial to its end, or until its worker dies."""
+        seconds, overtime = self._run.left()
+        asked = self._owner.assign(self._worker)
+        number, connection = asked.number, self._connection
+        assert connection is not None
+        try:
+            seed = trial_seed(self._owner.seed, number)
+            connection.send(Begin(number, dict(asked.params), seed, seconds, overtime))
+            while not self._run.ending:
+                if connection.poll(NEWS_SECONDS):
+                    message = connection.recv()
+                    if isinstance(message, Done):
+                        return self._finish(message)
+                    self._owner.append(*message)
+                elif self._seems_gone():
+                    raise EOFError  # noqa: TRY301 - a child of its own may still hold the connection
+                self._pass_on_news(connection)
+        except (EOFError, OSError):
+            retry = 0 if self._run.ending else self._run.retry
+            again = self._owner.give_up(number, f"lost its worker ({self._bury()})", retry=retry)
+            return Outcome(number, failed=True, again=again)
+        except FairwayError as error:  # the log cannot be written, or not now
+            write_down(partial(self._owner.give_up, number, describe(error), retry=0))
+            raise
+        self._owner.give_up(number, self._run.ending, retry=0)
+        self.close()
+        return Outcome(number, failed=True)
+
+    def _finish(self, done: Done) -> Outcome:
+        assert self._connection is not None
+        written = self._owner.tell_for(done.told, done.batch)
+        with contextlib.suppress(OSError):  # one that is gone is missed when the next trial is sent
+            self._connection.send(Written(written))
+        error: BaseException | None = None
+        if done.trace:
+            try:
+                error = cloudpickle.loads(done.error)
+            except Exception:  # noqa: BLE001 - it was made of something that is only there
+                error = RuntimeError(done.told.reason)
+            error.__cause__ = _RemoteTraceback(f"in {self.kind}\n{done.trace}")
+        failed = not written or done.told.status == "failed"
+        return Outcome(done.told.number, failed=failed, error=error, caught=done.caught)
+
+    def _pass_on_news(self, connection: Connection) -> None:
+        """Send what others wrote, unless the worker has not taken in the last of it."""
+        outgoing = select.poll()
+        outgoing.register(connection, select.POLLOUT)
+        news = self._owner.news(self._worker) if outgoing.poll(0) else None
+        if news is not None:
+            connection.send(News(*news))
+
+    def _seems_gone(self) -> bool:
+        """Whether a worker that says nothing is dead; looked at now and then only."""
+        now = self._owner.clock.ns()
+        if now - self._looked < _LOOK_SECONDS * 1e9:
+            return False
+        self._looked = now
+        return self._is_gone() and not (self._connection and self._connection.poll())
+
+    def close(self) -> None:
+        """End the worker, gently if it is waiting for a trial; it is interrupted if it is running one."""
+        if self._connection is None:
+            return
+        with contextlib.suppress(OSError):
+            if self._run.ending:
+                self._interrupt()
+            else:
+                self._connection.send(Quit())
+        self._bury(_PATIENCE_SECONDS * 5)
+
+    def cut(self) -> None:
+        """Nothing to do: a running trial looks at the run many times a second."""
+
+    def _bury(self, patience: float = _PATIENCE_SECONDS) -> str:
+        """Clear away what there is of a worker; how it ended."""
+        how = self._clear(patience)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        self._owner.dismiss(self._worker)
+        return how

@@ -1,0 +1,257 @@
+"""Workers as Ray actors: a real local Ray, and a cluster of three nodes one of which is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+
+import pytest
+
+import fairway as fw
+from fairway.runners.ray import _how
+from fairway.verify import verify
+
+ray = pytest.importorskip("ray")
+from ray.cluster_utils import Cluster  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _leave_nothing_behind():
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def local():
+    """A Ray on this machine, kept from test to test."""
+    if not ray.is_initialized():
+        ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+
+
+@pytest.fixture
+def three_nodes():
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    cluster.wait_for_nodes()
+    ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
+    yield nodes, cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def make_study(**settings):
+    space, limits = {"x": fw.Float(0.0, 1.0)}, [fw.AtMost("size", 0.5)]
+    return fw.Study(space, fw.Minimize("loss"), limits, seed=0, sampler=fw.Random(), **settings)
+
+
+def train(trial):
+    trial.note(pid=os.getpid())
+    for step in trial.steps(10):
+        time.sleep(0.001)
+        trial.report(loss=(trial.params["x"] - 0.3) ** 2 + 1 / step, size=lambda: trial.params["x"])
+
+
+def test_trials_run_in_actors_and_every_ruling_can_be_made_again(local):
+    study = make_study()
+    study.optimize(train, trials=40, workers=2, backend="ray", resources={"CPU": 0.5})
+    assert len({record.notes["pid"] for record in study.trials} - {os.getpid()}) == 2
+    assert study.counts["completed"] + study.counts["stopped"] == 40
+    assert study.best is not None
+    assert study.best.metrics["size"] <= 0.5
+    assert verify(study.log.read()).faults == []
+    assert study.ended == "40 trials were run"
+
+
+def test_a_worker_that_dies_costs_its_trial_and_is_replaced(local, tmp_path):
+    seen = tmp_path / "seen"
+
+    def fragile(trial):
+        if trial.params["x"] > 0.5 and not seen.exists():
+            seen.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"loss": trial.params["x"], "size": 0.1}
+
+    study = make_study()
+    study.optimize(fragile, trials=6, workers=2, backend="ray")
+    failed = [record.reason for record in study.trials if record.status == "failed"]
+    assert failed == ["lost its worker (its worker process has died)"]
+    assert study.counts["completed"] == 6  # what was lost was tried again
+
+
+def test_an_error_arrives_as_itself_with_its_place(local):
+    def broken(trial):
+        raise ValueError("no such solver")
+
+    study = make_study()
+    with pytest.raises(fw.StudyFailed, match="3 trials failed and none succeeded; the last one: ValueError: no such"):
+        study.optimize(broken, trials=9, workers=1, backend="ray")
+
+
+def test_a_timeout_ends_trials_and_an_interrupted_trial_cleans_up(local, tmp_path):
+    def slow(trial):
+        try:
+            for _ in trial.steps(100_000):
+                time.sleep(0.01)
+                trial.report(loss=trial.params["x"], size=0.1)
+        finally:
+            (tmp_path / str(trial.number)).touch()
+
+    study = make_study(stopper=fw.Never())
+    study.optimize(slow, timeout=6, workers=1, backend="ray")
+    assert study.ended == "the timeout of 6 s has passed"
+    assert [record.status for record in study.trials] == ["stopped"]
+
+    def sleepy(trial):
+        try:
+            time.sleep(100)
+        finally:
+            (tmp_path / "woken").touch()
+
+    study = make_study()
+    threading.Timer(6.0, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT]).start()
+    began = time.monotonic()
+    study.optimize(sleepy, trials=1, workers=1, backend="ray")
+    assert time.monotonic() - began < 30
+    assert study.ended == "interrupted"
+    assert (tmp_path / "woken").exists()
+
+
+def test_what_cannot_be_is_said_in_a_sentence(local):
+    study = make_study()
+    lock = threading.Lock()
+    for wrong, sentence in (
+        ({"resources": {"CPU": -1}}, r"resources=\{'CPU': -1\}: amounts by name"),
+        ({"resources": 3}, "resources=3: amounts by name"),
+        ({"backend": "process", "resources": {"CPU": 1}}, "are for backend='ray'"),
+        ({"function": lambda trial: lock}, "cannot be sent"),
+    ):
+        given = {"function": train, "backend": "ray", **wrong}
+        with pytest.raises(fw.UsageError, match=sentence):
+            study.optimize(given.pop("function"), trials=2, workers=2, **given)
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("127.0.0.1:1", "there is no Ray cluster"),
+        ("ray://127.0.0.1:10001", "run the script on a machine of the cluster, or as a Ray job"),
+        ("auto", "Could not find any running Ray"),
+        ("nonsense", "Invalid address"),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_said_soon(address, sentence):
+    code = f"""
+        import fairway as fw
+        study = fw.Study({{"x": fw.Float(0.0, 1.0)}}, fw.Minimize("loss"), seed=0)
+        try:
+            study.optimize(lambda trial: 1.0, trials=1, backend="ray", address={address!r})
+        except fw.UsageError as error:
+            print(error)
+    """
+    assert sentence in run_python(code)
+
+
+def test_without_ray_it_is_said_how_to_install_it():
+    code = """
+        import sys
+        sys.modules["ray"] = None
+        import fairway as fw
+        study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
+        try:
+            study.optimize(lambda trial: 1.0, trials=1, backend="ray")
+        except fw.FairwayError as error:
+            print(error)
+    """
+    assert run_python(code) == "backend='ray' needs Ray: pip install 'fairway[ray]'\n"
+
+
+def test_more_than_this_machine_has_is_refused_where_ray_is_ours():
+    code = """
+        import fairway as fw
+        study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
+        try:
+            study.optimize(lambda trial: 1.0, trials=1, backend="ray", resources={"GPU": 64})
+        except fw.UsageError as error:
+            print(error)
+    """
+    assert "resources={'GPU': 64}: this machine has CPU" in run_python(code)
+
+
+def test_a_killed_node_loses_only_its_running_trials(three_nodes):
+    nodes, cluster = three_nodes
+    study = make_study(stopper=fw.Never())
+
+    def place(trial):
+        trial.note(node=ray.get_runtime_context().get_node_id())
+        for step in trial.steps(20):
+            time.sleep(0.02)
+            trial.report(loss=trial.params["x"] + 1 / step, size=0.1)
+
+    def kill():
+        while study.counts["completed"] < 6:
+            time.sleep(0.05)
+        cluster.remove_node(nodes[0], allow_graceful=False)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    study.optimize(place, trials=40, workers=3, backend="ray")
+    killer.join()
+    lost = [record for record in study.trials if record.status == "failed"]
+    assert len(lost) == 1
+    assert lost[0].reason.startswith("lost its worker (")
+    assert study.counts["completed"] == 40
+    assert len({record.notes["node"] for record in study.trials if record.notes}) == 3
+    assert verify(study.log.read()).faults == []
+
+
+def test_a_driver_that_dies_leaves_a_study_that_goes_on(tmp_path, local):
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    code = f"""
+        import time, fairway as fw
+        def train(trial):
+            for step in trial.steps(20):
+                time.sleep(0.01)
+                trial.report(loss=trial.params["x"] + 1 / step, size=0.1)
+        study = fw.Study({{"x": fw.Float(0.0, 1.0)}}, fw.Minimize("loss"), [fw.AtMost("size", 0.5)],
+                         seed=0, sampler=fw.Random(), storage={url!r})
+        study.optimize(train, trials=10_000, workers=2, backend="ray", resources={{"CPU": 0.5}},
+                       address={ray.get_runtime_context().gcs_address!r})
+    """
+    driver = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stderr=subprocess.DEVNULL)
+    study = make_study(storage=url)
+    deadline = time.monotonic() + 60
+    while study.counts["completed"] + study.counts["stopped"] < 4 and time.monotonic() < deadline:
+        time.sleep(0.1)
+        study._owner.catch_up()
+    driver.kill()
+    driver.wait()
+    told = study.counts["completed"] + study.counts["stopped"]
+    assert told >= 4
+    study.optimize(train, trials=10, workers=2, backend="ray", resources={"CPU": 0.5})
+    assert study.counts["completed"] + study.counts["stopped"] >= told + 10
+    assert verify(study.log.read()).faults == []
+
+
+def test_rays_many_words_are_cut_to_the_reason():
+    assert _how(Exception("died.\nThe actor is dead because its node has died. Node Id: 5")) == "its node has died"
+    assert _how(Exception("The actor is dead because it was killed by `ray.kill`.")) == "it was killed by `ray.kill`"
+    assert _how(Exception("something\nelse")) == "else"
+
+
+def run_python(code: str) -> str:
+    ray.shutdown()  # so that there is no cluster to be found
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    with tempfile.TemporaryFile() as out:  # a pipe would be held open by what Ray leaves behind
+        subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, timeout=60, check=True, env=environment)
+        out.seek(0)
+        return out.read().decode()
