@@ -1,0 +1,237 @@
+"""`report` inside a Tune trainable: constraints are called only when they are worth their price.
+
+What that takes is known where the scheduler is: the best feasible objective, and what checks and steps have cost so
+far. The scheduler posts it at a desk, an actor of its own; a trainable asks there, ten times a second at most and only
+when something might be worth its price.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import ray
+from ray import tune
+
+from fairway.clock import WallClock
+from fairway.errors import UsageError
+from fairway.events import Reported
+from fairway.integrations.raytune.mirror import ROWS, Row
+from fairway.problem import Problem
+from fairway.referee import Referee
+from fairway.stoppers.stopper import Stopper, StopperState
+from fairway.trial import Given, Trial
+
+_FRESH_SECONDS = 0.1  # for which what the desk said is good enough
+
+
+class _Posted(NamedTuple):
+    """What decides whether a constraint is worth its price."""
+
+    bar: float = math.inf
+    train_ns: int = 0
+    train_rows: int = 0
+    check_ns: tuple[int, ...] = ()
+    checks: tuple[int, ...] = ()
+    violated: tuple[int, ...] = ()
+    check_rounds: int = 0
+
+    @classmethod
+    def of(cls, referee: Referee) -> _Posted:
+        check_ns, checks, violated = map(tuple, (referee.check_ns, referee.checks, referee.violated))
+        return cls(referee.bar, referee.train_ns, referee.train_rows, check_ns, checks, violated, referee.check_rounds)
+
+    def teach(self, referee: Referee) -> None:
+        """Let a trainable's referee know it."""
+        referee.bar = min(referee.bar, self.bar)
+        if self.check_rounds:
+            referee.train_ns, referee.train_rows, referee.check_rounds = (
+                self.train_ns,
+                self.train_rows,
+                self.check_rounds,
+            )
+            referee.check_ns, referee.checks = list(self.check_ns), list(self.checks)
+            referee.violated = list(self.violated)
+
+
+class _Board:
+    """The actor at the desk. Experiments of one name may follow each other in one process, and find it there."""
+
+    def begin(self, problem: Problem, stopper: Stopper) -> None:
+        """Forget what was, for a new experiment."""
+        self._terms, self._posted = (problem, stopper), _Posted()
+        self._expected: set[str] = set()
+
+    def expect(self, trial_id: str) -> None:
+        """A trial of this experiment will ask."""
+        self._expected.add(trial_id)
+
+    def terms(self, trial_id: str) -> tuple[Problem, Stopper] | None:
+        """What the experiment is about, and who decides; nothing for a trial of another one."""
+        return self._terms if trial_id in self._expected else None
+
+    def post(self, posted: _Posted) -> None:
+        """Replace what is known."""
+        self._posted = posted
+
+    def read(self) -> _Posted:
+        """What is known."""
+        return self._posted
+
+
+class Desk:
+    """The scheduler's side."""
+
+    def __init__(self, experiment: str, problem: Problem, stopper: Stopper) -> None:
+        board = ray.remote(_Board).options(name=_name(experiment), get_if_exists=True, num_cpus=0)
+        self._board, self._posted = board.remote(), _Posted()
+        ray.get(self._board.begin.remote(problem, stopper))
+
+    def expect(self, trial_id: str) -> None:
+        """Let a trial ask, from when it begins."""
+        ray.get(self._board.expect.remote(trial_id))
+
+    def post(self, referee: Referee) -> None:
+        """Post what a referee knows, where a payment or a new best has changed it."""
+        posted = _Posted.of(referee)
+        if (posted.bar, posted.check_rounds) != (self._posted.bar, self._posted.check_rounds):
+            self._posted = posted
+            self._board.post.remote(posted)
+
+
+def _name(experiment: str) -> str:
+    return f"fairway desk of {experiment}"
+
+
+@dataclass(frozen=True)
+class _Pays(Stopper):
+    """A stopper inside a trainable: it says when to pay as another one does, and leaves stopping to the scheduler."""
+
+    other: Stopper | None = None
+
+    @property
+    def stop_probability(self) -> float:
+        assert self.other is not None
+        return self.other.stop_probability
+
+    @property
+    def longest(self) -> int | None:
+        assert self.other is not None
+        return self.other.longest
+
+    def start(self, problem: Problem) -> StopperState:
+        assert self.other is not None
+        return _PaysState(self.other.start(problem))
+
+
+class _PaysState(StopperState):
+    def __init__(self, other: StopperState) -> None:
+        self._other = other
+
+    def judge(self, number: int, step: int, loss: float, violation: float | None) -> None:
+        self._other.judge(number, step, loss, violation)
+
+    def due(self, number: int, step: int) -> bool:
+        return self._other.due(number, step)
+
+
+class _Reporter:
+    """What reports for one trial of Tune."""
+
+    def __init__(self, board: Any, problem: Problem, stopper: Stopper, total: int | None) -> None:
+        self._board = board
+        pays = _Pays(interval=stopper.interval, skip=stopper.skip, other=stopper)
+        self.problem = problem
+        self._referee = Referee(problem, pays)
+        self._read = -math.inf
+        self._refresh()
+        self._trial = Trial(0, {}, seed=0, referee=self._referee, send=_send_nowhere, clock=WallClock())
+        if total is not None:
+            self._trial.steps(total)
+
+    def _refresh(self) -> None:
+        now = time.monotonic()
+        if now - self._read >= _FRESH_SECONDS:
+            ray.get(self._board.read.remote()).teach(self._referee)
+            self._read = now
+
+    def measure(self, metrics: Mapping[str, Any], constraints: Mapping[str, Given]) -> dict[str, Any]:
+        """The metrics with the constraints that were worth it, NaN for those that were not."""
+        objective = self.problem.objective
+        if objective.metric not in metrics:
+            raise UsageError(f"report: the objective {objective.metric!r} is missing; it has {', '.join(metrics)}")
+        if objective.sign * float(metrics[objective.metric]) <= self._referee.bar:
+            self._refresh()
+        trial = self._trial
+        given = {objective.metric: metrics[objective.metric], **constraints}
+        observed = trial._observe(given, None, None, {})
+        if observed is None:
+            return dict(metrics)  # the scheduler sees for itself that it is no number
+        rows = [self._settle(observed)]
+        late = trial._look_back() if rows[0].last else None
+        if late is not None:
+            rows.append(self._settle(late))
+        known = {}
+        for i, constraint in enumerate(self.problem.constraints):
+            measured = [row.values[i] for row in rows if row.values[i] is not None]
+            known[constraint.metric] = measured[-1] if measured else math.nan
+        return {**metrics, **known, ROWS: json.dumps(rows)}
+
+    def go_on(self) -> None:
+        """Tune has taken the report: what follows is training."""
+        self._trial._mark = WallClock.ns()
+
+    def _settle(self, observed: tuple[Any, ...]) -> Row:
+        step, objective, _, values, prices, _, train_ns, last = observed
+        self._trial._settle(*observed)
+        return Row(step, objective, list(values), list(prices), train_ns, last)
+
+
+def _send_nowhere(batch: Reported) -> None:
+    """What is measured goes to Tune."""
+
+
+_reporter: tuple[str, _Reporter | None] = ("", None)  # of the trial that runs in this process, by its id
+
+
+def report(
+    metrics: Mapping[str, Any],
+    *,
+    constraints: Mapping[str, Given] | None = None,
+    total: int | None = None,
+    checkpoint: Any = None,
+) -> None:
+    """`tune.report` with constraints as callables, which are called, and timed, only when they are worth it.
+
+    With `StopperScheduler` in charge; without it they are called every time. `total` is how many steps the trial means
+    to take: where checks are dear, it lets them wait for the last one. A constraint that was not called is NaN.
+    """
+    global _reporter  # noqa: PLW0603 - one trial runs in a process at a time
+    offered = dict(constraints or {})
+    trial_id = str(tune.get_context().get_trial_id())
+    if _reporter[0] != trial_id:
+        _reporter = (trial_id, _find(trial_id, total))
+    reporter = _reporter[1]
+    if reporter is None:
+        measured = {name: offer() if callable(offer) else offer for name, offer in offered.items()}
+        tune.report({**metrics, **measured}, checkpoint=checkpoint)
+    else:
+        tune.report(reporter.measure(metrics, offered), checkpoint=checkpoint)
+        reporter.go_on()
+
+
+def _find(trial_id: str, total: int | None) -> _Reporter | None:
+    """What reports for a trial; None where no scheduler of ours is in charge."""
+    try:
+        board = ray.get_actor(_name(tune.get_context().get_experiment_name()))
+    except ValueError:
+        return None
+    terms = ray.get(board.terms.remote(trial_id))
+    if terms is None:
+        return None
+    problem, stopper = terms
+    return _Reporter(board, problem, stopper, total)

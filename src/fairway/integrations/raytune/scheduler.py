@@ -1,0 +1,101 @@
+"""A stopper of ours as a Tune scheduler."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+
+from fairway.errors import UsageError
+from fairway.integrations.raytune.mirror import Mirror
+from fairway.integrations.raytune.report import Desk
+from fairway.problem import Problem
+from fairway.space import Int, Space
+from fairway.stoppers.stopper import Stopper
+
+logger = logging.getLogger("fairway")
+
+
+class StopperScheduler(FIFOScheduler):  # type: ignore[misc]
+    """Stops trials as a stopper of ours says, and tells `report` when a constraint is worth its price.
+
+    >>> import fairway as fw
+    >>> scheduler = StopperScheduler(fw.ACE(), fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25)]))
+    >>> scheduler.metric
+    'auc'
+    """
+
+    def __init__(self, stopper: Stopper, problem: Problem) -> None:
+        super().__init__()
+        if not isinstance(stopper, Stopper) or not isinstance(problem, Problem):
+            raise UsageError(
+                f"StopperScheduler({stopper!r}, {problem!r}): a stopper and a Problem of fairway are expected"
+            )
+        self.stopper, self.problem = stopper, problem
+        self._metric = problem.objective.metric
+        self._mirror = Mirror(Space({"number": Int(0, 2**31)}), problem, stopper=stopper, seed=0)
+        self._desk: Desk | None = None
+        self.reasons: dict[str, str] = {}
+        """Why trials were stopped, by their ids."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_desk": None}
+
+    def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
+        """Accept what `TuneConfig` says, if it is what the problem says."""
+        del spec
+        agree(self.problem, metric, mode)
+        return True
+
+    def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
+        """Begin it here too; the first one opens the desk that `report` asks."""
+        del tune_controller
+        if self._desk is None and self.problem.constraints:
+            self._desk = Desk(trial.experiment_dir_name, self.problem, self.stopper)
+        if self._desk is not None:
+            self._desk.expect(trial.trial_id)
+        if trial.trial_id not in self._mirror.running and trial.trial_id not in self._mirror.ended:
+            self._mirror.begin(trial.trial_id, {"number": len(self._mirror.running) + len(self._mirror.ended)})
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        """Rule on a result."""
+        del tune_controller
+        if trial.trial_id not in self._mirror.running:
+            return str(TrialScheduler.CONTINUE)
+        reason = self._mirror.hear(trial.trial_id, result)
+        if self._desk is not None:
+            self._desk.post(self._mirror.study._owner.referee)
+        if not reason:
+            return str(TrialScheduler.CONTINUE)
+        self.reasons[trial.trial_id] = reason
+        logger.info("trial %s stopped: %s", trial.trial_id, reason)
+        return str(TrialScheduler.STOP)
+
+    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
+        """It ended, by itself or by somebody's decision."""
+        del tune_controller
+        self._mirror.end(trial.trial_id, result)
+
+    def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
+        """It failed."""
+        del tune_controller
+        self._mirror.end(trial.trial_id, error=True)
+
+    def on_trial_remove(self, tune_controller: Any, trial: Any) -> None:
+        """It never ran."""
+        del tune_controller
+        self._mirror.end(trial.trial_id, error=True)
+
+    def debug_string(self) -> str:
+        """A line for Tune's status."""
+        counts = self._mirror.study.counts
+        return f"fairway {self.stopper}: {counts['stopped']} stopped, {counts['completed']} completed"
+
+
+def agree(problem: Problem, metric: str | None, mode: str | None) -> None:
+    """Refuse a metric or mode of `TuneConfig` that is not the problem's objective."""
+    objective = problem.objective
+    ours = (objective.metric, "max" if objective.sign < 0 else "min")
+    if metric not in (None, ours[0]) or mode not in (None, ours[1]):
+        raise UsageError(f"TuneConfig(metric={metric!r}, mode={mode!r}) is not the problem's objective, {objective}")

@@ -1,0 +1,92 @@
+"""A sampler of ours as a Tune searcher."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+from ray.tune.search import Searcher
+
+from fairway.errors import SpaceExhausted, UsageError
+from fairway.integrations.raytune.mirror import Mirror
+from fairway.integrations.raytune.scheduler import agree
+from fairway.integrations.raytune.spaces import Table
+from fairway.problem import Problem
+from fairway.samplers.sampler import Sampler
+from fairway.space import Parameter, Space
+
+
+class SamplerSearch(Searcher):  # type: ignore[misc]
+    """Proposes configurations as a sampler of ours does, in a `space` of ours or in Tune's `param_space`.
+
+    >>> import fairway as fw
+    >>> problem = fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25)])
+    >>> search = SamplerSearch(fw.CTPE(), problem, space={"rate": fw.Float(0.01, 1.0, log=True)}, seed=0)
+    >>> search.suggest("a")
+    {'rate': 0.4181923704}
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        problem: Problem,
+        *,
+        space: Space | Mapping[str, Parameter] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        if not isinstance(sampler, Sampler) or not isinstance(problem, Problem):
+            raise UsageError(
+                f"SamplerSearch({sampler!r}, {problem!r}): a sampler and a Problem of fairway are expected"
+            )
+        objective = problem.objective
+        super().__init__(metric=objective.metric, mode="max" if objective.sign < 0 else "min")
+        self.sampler, self.problem, self.seed = sampler, problem, seed
+        self._table: Table | None = None
+        self._mirror: Mirror | None = None
+        self._space = Space(space) if isinstance(space, Mapping) and not isinstance(space, Space) else space
+        if self._space is not None:
+            self._prepare({})
+
+    def _prepare(self, config: Mapping[str, Any]) -> None:
+        self._table = Table.of(config, self._space)
+        self._mirror = Mirror(self._table.space, self.problem, sampler=self.sampler, seed=self.seed)
+
+    def set_search_properties(
+        self, metric: str | None, mode: str | None, config: Mapping[str, Any], **spec: Any
+    ) -> bool:
+        """Take Tune's search space, unless one of ours was given."""
+        del spec
+        agree(self.problem, metric, mode)
+        if self._mirror is None or not len(self._mirror.study.history):
+            self._prepare(config)
+        return True
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str:
+        """The next configuration, or that there is none left."""
+        if self._mirror is None or self._table is None:
+            raise UsageError("SamplerSearch has no search space: give space=, or the Tuner a param_space")
+        try:
+            params = self._mirror.ask(trial_id)
+        except SpaceExhausted:
+            return str(Searcher.FINISHED)
+        return self._table.to_theirs(params)
+
+    def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
+        """Learn from a result on the way."""
+        if self._mirror is not None and trial_id in self._mirror.running:
+            self._mirror.hear(trial_id, result)
+
+    def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
+        """Learn how a trial ended."""
+        if self._mirror is not None:
+            self._mirror.end(trial_id, result, error=error)
+
+    def save(self, checkpoint_path: str) -> None:
+        """Keep all that was learned in a file."""
+        Path(checkpoint_path).write_bytes(cloudpickle.dumps((self._table, self._mirror)))
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Go on from such a file."""
+        self._table, self._mirror = cloudpickle.loads(Path(checkpoint_path).read_bytes())

@@ -1,0 +1,248 @@
+"""fairway's parts in unmodified Tuners of Ray Tune, one by one and together."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import time
+
+import pytest
+
+import fairway as fw
+
+ray = pytest.importorskip("ray")
+from ray import tune  # noqa: E402
+
+from fairway.integrations.raytune import SamplerSearch, StopperScheduler, TerminatorStopper, report  # noqa: E402
+from fairway.integrations.raytune.mirror import Mirror  # noqa: E402
+from fairway.integrations.raytune.spaces import Table  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
+
+PROBLEM = fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25)])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def local():
+    ray.shutdown()
+    ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+def fit(trainable, folder, *, samples=12, param_space=None, run=None, **config):
+    tuner = tune.Tuner(
+        trainable,
+        param_space=param_space or {},
+        tune_config=tune.TuneConfig(num_samples=samples, reuse_actors=True, **config),
+        run_config=tune.RunConfig(storage_path=str(folder), name="experiment", verbose=0, **(run or {})),
+    )
+    return tuner.fit()
+
+
+def lazy(config):
+    """The better the objective, the nearer the limit; a check costs ten steps."""
+    for step in range(1, 11):
+        time.sleep(0.002)
+        report({"auc": config["rate"] * (1 - 0.5**step)}, constraints={"eod": lambda: check(config["rate"])}, total=10)
+
+
+def check(rate):
+    time.sleep(0.02)
+    return rate / 2
+
+
+def test_all_parts_together_find_the_best_within_the_limit(tmp_path):
+    scheduler = StopperScheduler(fw.ACE(interval=1, grace=2), PROBLEM)
+    ends = TerminatorStopper(fw.Plateau(60), PROBLEM, {"rate": fw.Float(0.0, 1.0)})
+    results = fit(
+        lazy,
+        tmp_path,
+        samples=30,
+        param_space={"rate": tune.uniform(0.0, 1.0), "constant": 3},
+        metric="auc",
+        mode="max",
+        scheduler=scheduler,
+        search_alg=SamplerSearch(fw.CTPE(), PROBLEM, seed=0),
+        run={"stop": ends, "callbacks": [ends]},
+    )
+    assert not results.errors
+    frame = results.get_dataframe()
+    assert len(frame) == 30
+    assert set(frame["config/constant"]) == {3}
+    best = scheduler._mirror.study.best
+    assert 0.4 < best.metrics["auc"] <= 0.5
+    assert best.metrics["eod"] <= 0.25
+    costs = scheduler._mirror.study.costs
+    assert costs.checks > 0
+    assert costs.saved_checks > 50
+    assert costs.training_seconds < 3.0  # what Tune takes for a report is no training
+    assert costs.check_seconds / costs.checks == pytest.approx(0.02, rel=0.5)  # as timed in the trainable
+    assert scheduler.reasons
+    assert any("worst 25%" in reason for reason in scheduler.reasons.values())
+    assert scheduler._mirror.study.counts["stopped"] == len(scheduler.reasons)
+
+
+def test_dear_checks_wait_for_the_last_step(tmp_path):
+    scheduler = StopperScheduler(fw.ACE(interval="end", truncation=0.01), PROBLEM)
+    fit(lazy, tmp_path, samples=6, param_space={"rate": tune.uniform(0.0, 0.5)}, scheduler=scheduler)
+    study = scheduler._mirror.study
+    assert study.best.step == 10
+    assert 1 <= study.costs.checks <= 6
+    assert study.costs.checks + study.costs.saved_checks == sum(record.steps for record in study.trials)
+
+
+def test_report_without_our_scheduler_calls_everything(tmp_path):
+    results = fit(lazy, tmp_path, samples=1, param_space={"rate": 0.4}, metric="auc", mode="max")
+    assert results[0].metrics["eod"] == pytest.approx(0.2)
+    assert results[0].metrics["training_iteration"] == 10
+
+
+def test_a_scheduler_of_ours_keeps_the_feasible_trial_and_stops_the_infeasible_one(tmp_path):
+    """Where they fall short: after many infeasible trials with good values, theirs prune the first feasible one."""
+    order = [0.9, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96, 0.97, 0.4, 0.99]
+
+    def eager(config):
+        for step in range(1, 6):
+            tune.report({"auc": config["rate"] + step / 100, "eod": config["rate"] / 2})
+
+    scheduler = StopperScheduler(fw.ACE(truncation=0.3), PROBLEM)
+    results = fit(
+        eager,
+        tmp_path,
+        samples=1,
+        param_space={"rate": tune.grid_search(order)},
+        scheduler=scheduler,
+        max_concurrent_trials=1,
+    )
+    steps = {result.config["rate"]: result.metrics["training_iteration"] for result in results}
+    assert steps[0.4] == 5
+    assert steps[0.99] < 5
+    assert scheduler._mirror.study.best.metrics["eod"] == 0.2
+
+
+def test_the_terminator_does_not_end_an_experiment_without_anything_feasible(tmp_path):
+    def infeasible(config):
+        tune.report({"auc": config["rate"], "eod": 0.5})
+
+    space = {"rate": tune.uniform(0.0, 1.0)}
+    ends = TerminatorStopper(fw.RegretBound(0.5), PROBLEM, space)
+    results = fit(infeasible, tmp_path / "a", samples=30, param_space=space, run={"stop": ends})
+    assert sum("auc" in result.metrics for result in results) == 30
+    assert not ends.reason
+
+    def flat(config):
+        tune.report({"auc": 0.5, "eod": 0.1})
+
+    ends = TerminatorStopper(fw.Plateau(10), PROBLEM, space)
+    results = fit(flat, tmp_path / "b", samples=30, param_space=space, run={"stop": ends})
+    assert ends.reason.startswith("nothing better for 10 trials")
+    assert sum("auc" in result.metrics for result in results) < 20
+
+
+def test_a_finite_space_of_ours_ends_the_search(tmp_path):
+    search = SamplerSearch(fw.CTPE(), PROBLEM, space={"rate": fw.Choice([0.1, 0.2, 0.3])}, seed=0)
+    results = fit(eager_rate, tmp_path, samples=50, search_alg=search)
+    assert sorted(result.config["rate"] for result in results) == [0.1, 0.2, 0.3]
+
+
+def eager_rate(config):
+    tune.report({"auc": config["rate"], "eod": 0.1})
+
+
+def test_a_searcher_saves_what_it_learned(tmp_path):
+    search = SamplerSearch(fw.CTPE(start=3), PROBLEM, space={"rate": fw.Float(0.0, 1.0)}, seed=0)
+    for number in range(12):
+        rate = search.suggest(str(number))["rate"]
+        search.on_trial_complete(str(number), {"training_iteration": 1, "auc": rate, "eod": rate / 2, "done": True})
+    search.suggest("runs")
+    search.save(str(tmp_path / "state"))
+    other = SamplerSearch(fw.CTPE(start=3), PROBLEM, space={"rate": fw.Float(0.0, 1.0)}, seed=0)
+    other.restore(str(tmp_path / "state"))
+    assert len(other._mirror.study.history) == 13  # the one that ran failed with its experiment
+    assert other._mirror.study.best == search._mirror.study.best
+    assert 0.0 <= other.suggest("next")["rate"] <= 1.0
+    for part in (StopperScheduler(fw.ACE(), PROBLEM), TerminatorStopper(fw.Target(0.9), PROBLEM, {"x": fw.Int(0, 1)})):
+        pickle.loads(pickle.dumps(part))  # Tune does that to keep a Tuner
+
+
+def test_tunes_spaces_become_ours():
+    table = Table.of(
+        {
+            "rate": tune.loguniform(1e-4, 1e-1),
+            "net": {"layers": tune.randint(1, 5), "width": tune.qrandint(16, 64, 16), "name": "mlp"},
+            "momentum": tune.quniform(0.0, 0.9, 0.1),
+            "act": tune.choice(["relu", "tanh"]),
+            "shape": tune.choice([(1, 2), (3, 4)]),
+        }
+    )
+    assert dict(table.space) == {
+        "rate": fw.Float(1e-4, 1e-1, log=True),
+        "net/layers": fw.Int(1, 4),
+        "net/width": fw.Int(16, 64, step=16),
+        "momentum": fw.Float(0.0, 0.9, step=0.1),
+        "act": fw.Choice(["relu", "tanh"]),
+        "shape": fw.Choice([0, 1]),
+    }
+    params = {"rate": 0.01, "net/layers": 2, "net/width": 32, "momentum": 0.3, "act": "tanh", "shape": 1}
+    config = table.to_theirs(params)
+    assert config == {
+        "rate": 0.01,
+        "net": {"layers": 2, "width": 32, "name": "mlp"},
+        "momentum": 0.3,
+        "act": "tanh",
+        "shape": (3, 4),
+    }
+    assert table.to_ours(config) == params
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"x": tune.randn(0.0, 1.0)}, "'x' is drawn by normal, which has no bounds"),
+        ({"x": tune.sample_from(lambda spec: 1)}, "'x' is drawn by callsampler"),
+        ({"a": {"x": tune.grid_search([1, 2])}}, "'a/x' is a grid_search"),
+        ({"x": 3}, "nothing to search for"),
+    ],
+)
+def test_what_tune_has_and_we_do_not_is_said(config, sentence):
+    with pytest.raises(fw.UsageError, match=sentence):
+        Table.of(config)
+
+
+def test_what_does_not_fit_together_is_said(tmp_path):
+    with pytest.raises(fw.UsageError, match="a stopper and a Problem of fairway are expected"):
+        StopperScheduler(fw.CTPE(), PROBLEM)
+    with pytest.raises(fw.UsageError, match="a sampler and a Problem"):
+        SamplerSearch(fw.ACE(), PROBLEM)
+    with pytest.raises(fw.UsageError, match="a terminator and a Problem"):
+        TerminatorStopper(fw.ACE(), PROBLEM, {"x": fw.Int(0, 1)})
+    with pytest.raises(fw.UsageError, match="is in param_space, and space= was given"):
+        SamplerSearch(fw.CTPE(), PROBLEM, space={"x": fw.Int(0, 1)}).set_search_properties(
+            None, None, {"y": tune.uniform(0, 1)}
+        )
+    with pytest.raises(fw.UsageError, match="SamplerSearch has no search space"):
+        SamplerSearch(fw.CTPE(), PROBLEM).suggest("a")
+    with pytest.raises(fw.UsageError, match=r"metric='loss', mode='min'\) is not the problem's objective"):
+        StopperScheduler(fw.ACE(), PROBLEM).set_search_properties("loss", "min")
+
+
+def test_a_result_without_the_objective_names_what_it_has():
+    mirror = Mirror(fw.Space({"x": fw.Int(0, 1)}), PROBLEM)
+    mirror.ask("a")
+    with pytest.raises(fw.UsageError, match="'auc' was not reported; what was: training_iteration, loss"):
+        mirror.hear("a", {"training_iteration": 1, "loss": 0.3})
+
+
+def test_a_result_that_is_no_number_fails_its_trial_and_unknown_is_never_feasible():
+    mirror = Mirror(fw.Space({"x": fw.Int(0, 9)}), PROBLEM)
+    for name in "abcd":
+        mirror.ask(name)
+    assert mirror.hear("a", {"training_iteration": 1, "auc": math.nan}) == "auc is nan at step 1"
+    mirror.end("a")
+    mirror.end("b", {"training_iteration": 1, "auc": 0.9, "eod": math.nan})
+    mirror.end("c", {"training_iteration": 3, "auc": 0.5, "eod": 0.1})
+    mirror.end("d", {"training_iteration": 2, "auc": 0.6})
+    assert mirror.study.best.number == 2
+    assert [record.status for record in mirror.study.trials] == ["failed", "completed", "completed", "stopped"]
+    assert [record.feasible for record in mirror.study.trials] == [None, None, True, None]
