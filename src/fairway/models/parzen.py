@@ -1,7 +1,7 @@
 """Parzen estimators over a search space: the densities of TPE (Bergstra et al., 2011) and c-TPE.
 
-A density is a mixture of n product kernels, one around each point, and one uniform component, the prior; all n + 1 have
-the same weight. In each dimension a kernel is
+A density is a mixture of n product kernels, one around each point, and one uniform component, the prior, which weighs
+as much as the kernels do on average. In each dimension a kernel is
 
 - a Gaussian truncated to [0, 1] for a real parameter, or one with many cells,
 - the mass of a cell under such a Gaussian for an integer, a stepped float or an ordered choice,
@@ -95,12 +95,18 @@ class Axes:
 
 
 class Parzen:
-    """A density over the unit cube around some points (n, d), in any order that matters; with none it is uniform."""
+    """A density over the unit cube around some points (n, d), in any order that matters; with none it is uniform.
 
-    def __init__(self, axes: Axes, points: Points, kernel: Kernel) -> None:
+    The kernels weigh the same, or, `ranked`, less and less: the first n, the last 1, in proportion.
+    """
+
+    def __init__(self, axes: Axes, points: Points, kernel: Kernel, *, ranked: bool = False) -> None:
         if len(points) > _MOST_POINTS:
             points = points[np.linspace(0, len(points) - 1, _MOST_POINTS).astype(np.intp)]
         self._axes, self._c, self._kernel = axes, points, kernel
+        n = len(points)
+        weights = np.arange(n, 0, -1) * (2 / (n + 1)) if ranked else np.ones(n)  # n in all, and 1 for the prior
+        self._w = np.append(weights, 1.0) / (n + 1)
         self._h = self._bandwidths()
         self._tables = [self._table(int(j)) for j in axes.discrete]
 
@@ -156,11 +162,12 @@ class Parzen:
         log = np.concatenate(left, axis=1, dtype=np.float32) @ np.concatenate(right, dtype=np.float32)
         if inactive:
             log += self._log_gaussian(x[:, axes.real], c[:, axes.real], self._h[axes.real])
-        alone = prior - constant
+        log += np.log(self._w[:-1]).astype(np.float32)
+        alone = prior - constant + math.log(self._w[-1])
         highest = np.maximum(log.max(axis=1), alone)
         log -= highest[:, None].astype(np.float32)
         total = np.exp(log, out=log).sum(axis=1, dtype=np.float64) + np.exp(alone - highest)
-        return np.asarray(highest + np.log(total) + constant - math.log(len(c) + 1))
+        return np.asarray(highest + np.log(total) + constant)
 
     @staticmethod
     def _log_gaussian(x: Points, c: Points, h: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -176,7 +183,7 @@ class Parzen:
         """Draws (n, d): a component for each, then a draw from its product kernel."""
         axes, c, h = self._axes, self._c, self._h
         d = len(axes.axes)
-        component = rng.integers(len(c) + 1, size=n)
+        component = np.searchsorted(np.cumsum(self._w), rng.random(n)).clip(max=len(c))
         u, keep = rng.random((n, d)), rng.random((n, d))
         centres = np.vstack([c, np.full((1, d), np.nan)])[component]
         with np.errstate(invalid="ignore"):
@@ -198,11 +205,12 @@ def _spread(values: Points) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     there = ~np.isnan(values)
     m = there.sum(axis=0)
     in_order = np.sort(values, axis=0)  # NaN last
+    columns = np.arange(values.shape[1])
     quartiles = []
     for share in (0.25, 0.75):
         place = share * (m - 1)
         low = place.astype(np.intp)
-        at, after = (np.take_along_axis(in_order, k[None], axis=0)[0] for k in (low, np.minimum(low + 1, m - 1)))
+        at, after = in_order[low, columns], in_order[np.minimum(low + 1, m - 1), columns]
         quartiles.append(at + (place - low) * (after - at))
     filled = np.where(there, values, 0.0)
     mean = filled.sum(axis=0) / m

@@ -128,24 +128,34 @@ def _pulled_back(x: Array, moved: Array, keep: Callable[[Array], NDArray[np.bool
     return moved
 
 
-def neighbours(space: Space, x: Array, rng: np.random.Generator) -> Array:
-    """Every point with one parameter changed: to all other levels of a discrete one, a little and a lot otherwise."""
-    changed = []
+def other_levels(space: Space, x: Array) -> Array:
+    """Every point with one discrete parameter changed, to each of its levels."""
+    changed = [np.zeros((0, len(space)))]
     for j, parameter in enumerate(space.values()):
         if parameter.size <= _MOST_LEVELS:
             edges = parameter.edges()
             levels = (edges[:-1] + edges[1:]) / 2
-        else:
-            levels = rng.random(4)
-        for point in np.nan_to_num(x, nan=0.5):
-            near = (
-                np.clip(point[j] + 0.1 * rng.normal(size=2), 0.0, 1.0) if parameter.size > _MOST_LEVELS else levels[:0]
-            )
-            values = np.concatenate([levels, near])
-            copies = np.repeat(point[None], len(values), axis=0)
-            copies[:, j] = values
-            changed.append(copies)
-    return np.concatenate(changed) if changed else np.zeros((0, len(space)))
+            changed.append(_with(np.nan_to_num(x, nan=0.5), j, np.tile(levels, (len(x), 1))))
+    return np.concatenate(changed)
+
+
+def neighbours(space: Space, x: Array, rng: np.random.Generator) -> Array:
+    """Every point with one parameter changed: to all other levels of a discrete one, a little and a lot otherwise."""
+    changed = [other_levels(space, x)]
+    filled = np.nan_to_num(x, nan=0.5)
+    for j, parameter in enumerate(space.values()):
+        if parameter.size > _MOST_LEVELS:
+            anywhere = np.tile(rng.random(4), (len(x), 1))
+            near = np.clip(filled[:, j, None] + 0.1 * rng.normal(size=(len(x), 2)), 0.0, 1.0)
+            changed.append(_with(filled, j, np.concatenate([anywhere, near], axis=1)))
+    return np.concatenate(changed)
+
+
+def _with(x: Array, j: int, values: Array) -> Array:
+    """Copies of points (n, d), one for each value (n, k) of a coordinate."""
+    copies = np.repeat(x, values.shape[1], axis=0)
+    copies[:, j] = values.ravel()
+    return copies
 
 
 def _best(surface: Surface, keep: Callable[[Array], NDArray[np.bool_]], x: Array, most: int) -> tuple[Array, Array]:

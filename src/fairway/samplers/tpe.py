@@ -6,6 +6,10 @@ ratios r = l / (gamma l + (1 - gamma) g): modification I of c-TPE. A factor whos
 it contributes neither a ratio nor candidates. Modification II is the objective's split: its good group is taken in
 order until it holds as many *feasible* points as plain TPE's has points.
 
+Two things are ours. In the objective's good density a better trial weighs more. And candidates are not only draws from
+the good densities, but also the two best trials with one discrete parameter changed: a small step, which a draw from a
+product of kernels, changing all parameters at once, rarely makes. (With a real parameter changed they do harm.)
+
 Rows of stopped trials (partial) enter with what they showed. Rows whose constraint is unknown are left out of that
 constraint's densities and are never feasible. Failed rows are left out. Running trials are taken for bad ones.
 """
@@ -25,6 +29,8 @@ from fairway.errors import UsageError
 from fairway.history import History
 from fairway.samplers.sampler import Sampler
 
+_INCUMBENTS = 2  # whose neighbours are candidates
+
 Points = NDArray[np.float64]
 
 
@@ -34,6 +40,7 @@ class _Factor(NamedTuple):
     good: Points  # (l, d)
     bad: Points  # (g, d)
     gamma: float
+    ranked: bool  # the good ones are in order, the best first
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,8 @@ class TPE(Sampler):
     """The tree-structured Parzen estimator, which looks at the objective alone.
 
     `start` random trials come first. The good group of n trials has ceil(`gamma` sqrt n) of them, or with
-    `growth="linear"` ceil(`gamma` n), at most 25. The best of `candidates` draws from the good density is proposed.
+    `growth="linear"` ceil(`gamma` n), at most 25. The best is proposed of `candidates` draws from the good density and
+    of the neighbours of the best trials, if `neighbours`. `ranked`: in the good density a better trial weighs more.
     `bandwidth`, `floor` and `stay` say how wide kernels are (`fairway.models.parzen.Kernel`).
 
     >>> import fairway as fw
@@ -56,6 +64,8 @@ class TPE(Sampler):
     gamma: float = 0.25
     growth: Literal["sqrt", "linear"] = "sqrt"
     candidates: int = 64
+    neighbours: bool = True
+    ranked: bool = True
     bandwidth: float = 1.059
     floor: float = 0.01
     stay: float = 0.8
@@ -66,6 +76,8 @@ class TPE(Sampler):
         for name in ("gamma", "bandwidth", "floor"):
             positive(getattr(self, name), name, what="number")
         fraction(self.stay, "stay")
+        for name in ("neighbours", "ranked"):
+            flag(getattr(self, name), name)
         if self.growth not in ("sqrt", "linear"):
             raise UsageError(f"growth={self.growth!r}: 'sqrt' or 'linear' is expected")
 
@@ -76,10 +88,14 @@ class TPE(Sampler):
         if not factors:
             return rng.random(d)
         from fairway.models.parzen import Axes, Kernel, Parzen  # noqa: PLC0415 - SciPy takes its time to load
+        from fairway.models.search import other_levels  # noqa: PLC0415
 
         axes, kernel = Axes(history.space), Kernel(self.bandwidth, self.floor, self.stay)
-        good = [Parzen(axes, factor.good, kernel) for factor in factors]
-        x = np.concatenate([density.sample(self.candidates, rng) for density in good])
+        good = [Parzen(axes, factor.good, kernel, ranked=self.ranked and factor.ranked) for factor in factors]
+        drawn = [density.sample(self.candidates, rng) for density in good]
+        if self.neighbours:
+            drawn.append(history.space.snap(other_levels(history.space, self._incumbents(history))))
+        x = np.concatenate(drawn)
         if math.isfinite(history.space.size):
             x = x[history.is_new(x)]
             if not len(x):
@@ -104,7 +120,11 @@ class TPE(Sampler):
         """The factors that have a say; here the objective."""
         ran = ~history.failed
         order = np.argsort(history.loss[ran], kind="stable")
-        yield from _split(history.x[ran][order], self._good_size(len(order)), history.pending)
+        yield from _split(history.x[ran][order], self._good_size(len(order)), history.pending, ranked=True)
+
+    def _incumbents(self, history: History) -> Points:
+        """The best trials; here by the objective."""
+        return history.x[np.argsort(np.where(history.failed, np.inf, history.loss), kind="stable")[:_INCUMBENTS]]
 
 
 @dataclass(frozen=True)
@@ -141,16 +161,19 @@ class CTPE(TPE):
         if self.feasible_split and not self.naive:
             held = np.cumsum(history.feasible[ran][order])
             size = int(np.searchsorted(held, size)) + 1  # past the last one if there are not so many
-        yield from _split(x[order], size, history.pending)
+        yield from _split(x[order], size, history.pending, ranked=True)
         for i in range(len(history.problem.constraints)):
             over = history.beyond(i)[ran]
             order = np.argsort(over, kind="stable")[: np.count_nonzero(~np.isnan(over))]
             if order.size:
                 within = int(np.count_nonzero(over[order] <= 0.0))
-                yield from _split(x[order], max(within, 1), x[:0])
+                yield from _split(x[order], max(within, 1), x[:0], ranked=False)
+
+    def _incumbents(self, history: History) -> Points:
+        return history.x[history.order[:_INCUMBENTS]]
 
 
-def _split(x: Points, size: int, worse: Points) -> Iterator[_Factor]:
+def _split(x: Points, size: int, worse: Points, *, ranked: bool) -> Iterator[_Factor]:
     """A factor from points in order, the first so many of them good; none if all of them are."""
     if size < len(x):
-        yield _Factor(x[:size], np.concatenate([x[size:], worse]), size / len(x))
+        yield _Factor(x[:size], np.concatenate([x[size:], worse]), size / len(x), ranked)
