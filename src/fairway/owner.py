@@ -11,9 +11,10 @@ import logging
 import os
 import pickle
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -33,6 +34,14 @@ logger = logging.getLogger("fairway")
 
 _WAITS_NS = 800_000_000  # reports that have waited for so long are sent to the log
 _PATIENCE_SECONDS = 1.0  # with which the pulse waits for its turn; it comes again
+_MOST_NEWS = 65536  # bytes at a time: what any connection that is free takes without waiting
+
+
+class _Unseen(NamedTuple):
+    """An event that some further worker has not seen."""
+
+    position: int  # of the log, once it is folded in
+    event: bytes
 
 
 class Owner:
@@ -53,7 +62,7 @@ class Owner:
         self.lock = self.referee.lock  # held while anything known here changes
         self._asking = threading.Lock()  # one proposal at a time, while reports go on
         self._judging = threading.Lock()  # one verdict at a time
-        self._news: dict[int, list[bytes]] = {}  # by further worker: the events it has not seen, pickled once for all
+        self._news: dict[int, deque[_Unseen]] = {}  # by further worker: the events it has not seen
         self._process = os.getpid()
         self._position = 0  # of the log, folded so far
         self._behind = False  # others wrote before our last append
@@ -240,7 +249,7 @@ class Owner:
             self.log.attend(worker)
             self.flush()
             self.catch_up()
-            self._news[worker] = []
+            self._news[worker] = deque()
             return self.referee.replica(worker, self._position)
 
     def dismiss(self, worker: int) -> None:
@@ -249,14 +258,20 @@ class Owner:
             self._news.pop(worker, None)
         self.log.leave(worker)
 
-    def news(self, worker: int) -> tuple[list[bytes], int] | None:
-        """What others wrote that a further worker has not seen, pickled, and up to where; None if there is nothing."""
+    def has_news(self, worker: int) -> bool:
+        """Whether others wrote what a further worker has not seen."""
+        self._follow()
+        return bool(self._news.get(worker))
+
+    def news(self, worker: int) -> tuple[list[bytes], int]:
+        """What others wrote that a further worker has not seen, pickled, as much as it can take; and up to where."""
         with self.lock:
-            self._follow()
-            if not self._news[worker]:
-                return None
-            events, self._news[worker] = self._news[worker], []
-            return events, self._position
+            unseen, events, size, position = self._news[worker], [], 0, 0
+            while unseen and size < _MOST_NEWS:
+                position, event = unseen.popleft()
+                events.append(event)
+                size += len(event)
+            return events, position if unseen else self._position
 
     # The log
 
@@ -324,10 +339,10 @@ class Owner:
                 self.referee.fold(event)
                 self.referee.seen = self._position
             if self._news and isinstance(event, Reported | Told):
-                pickled = pickle.dumps(event)
-                for worker, unseen in self._news.items():
+                unseen = _Unseen(self._position, pickle.dumps(event))  # once for all
+                for worker, others in self._news.items():
                     if worker != event.worker:
-                        unseen.append(pickled)
+                        others.append(unseen)
 
     def flush(self) -> bool:
         """Send what the trials of this process have reported to the log; whether there was anything."""

@@ -76,17 +76,19 @@ def _hands(
         workers = min(workers, this.trials)
     if backend == "thread" or backend is None and workers == 1:
         return [LocalHand(study, this, function) for _ in range(workers)]
-    from fairway.runners.remote import pack  # noqa: PLC0415 - only where workers are elsewhere
+    from fairway.runners.exchange import Exchange  # noqa: PLC0415 - only where workers are elsewhere
+    from fairway.runners.remote import pack  # noqa: PLC0415
 
-    packed = pack(function, this.catch)
+    owner, packed = study._owner, pack(function, this.catch)
+    exchange = Exchange(owner)
     if backend == "ray":
         from fairway.runners.ray import Cluster, RayHand  # noqa: PLC0415 - optional
 
         cluster = Cluster(address, resources, packed)
-        return [RayHand(study._owner, this, cluster) for _ in range(workers)]
+        return [RayHand(owner, this, exchange, cluster) for _ in range(workers)]
     from fairway.runners.process import ProcessHand  # noqa: PLC0415
 
-    return [ProcessHand(study._owner, this, packed, workers) for _ in range(workers)]
+    return [ProcessHand(owner, this, exchange, packed, workers) for _ in range(workers)]
 
 
 def _work_together(this: Run) -> None:

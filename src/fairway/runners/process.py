@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 from fairway.errors import StudyFailed, UsageError
+from fairway.runners.exchange import Exchange
 from fairway.runners.remote import RemoteHand
 from fairway.runners.run import Run
 
@@ -27,10 +28,10 @@ class ProcessHand(RemoteHand):
     kind = "a worker process"
     deaths = 1
 
-    def __init__(self, owner: Owner, run: Run, function: bytes, workers: int) -> None:
+    def __init__(self, owner: Owner, run: Run, exchange: Exchange, function: bytes, workers: int) -> None:
         if sys.platform == "win32":
             raise UsageError("backend='process' needs a POSIX system; use backend='thread'")
-        super().__init__(owner, run)
+        super().__init__(owner, run, exchange)
         self._function = function
         self._threads = str(max(1, (os.cpu_count() or 1) // workers))
         self._process: subprocess.Popen[bytes] | None = None

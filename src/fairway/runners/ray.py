@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from fairway.checks import is_number
 from fairway.errors import MissingDependency, StudyFailed, UsageError
 from fairway.runners import worker
+from fairway.runners.exchange import Exchange
 from fairway.runners.remote import RemoteHand
 from fairway.runners.run import Run, logger
 
@@ -91,8 +92,8 @@ class RayHand(RemoteHand):
     kind = "a Ray worker"
     deaths = 3
 
-    def __init__(self, owner: Owner, run: Run, cluster: Cluster) -> None:
-        super().__init__(owner, run)
+    def __init__(self, owner: Owner, run: Run, exchange: Exchange, cluster: Cluster) -> None:
+        super().__init__(owner, run, exchange)
         self._cluster = cluster
         self._actor: Any = None
         self._serving: Any = None  # the reference that is there once the actor ends, well or not

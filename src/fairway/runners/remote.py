@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-import select
+import queue
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import cloudpickle
 
-from fairway.errors import FairwayError, StudyFailed, UsageError
+from fairway.errors import StudyFailed, UsageError
 from fairway.runners.evaluate import describe
+from fairway.runners.exchange import Exchange, Line
 from fairway.runners.run import Hand, Outcome, Run, write_down
-from fairway.runners.worker import NEWS_SECONDS, Begin, Done, News, Quit, Ready, Written
+from fairway.runners.worker import NEWS_SECONDS, Begin, Done, Quit, Ready, Written
 from fairway.seeds import trial_seed
 
 if TYPE_CHECKING:
     from fairway.owner import Owner
 
-_LOOK_SECONDS = 0.5  # between looks whether a silent worker lives
+_LOOK_SECONDS = 1.0  # between looks whether a silent worker lives
 _PATIENCE_SECONDS = 1.0  # for the news of how a worker ended
 
 
@@ -53,11 +54,11 @@ class RemoteHand(Hand, ABC):
     kind: ClassVar[str]  # in words
     deaths: ClassVar[int]  # in a row, before a first trial, that the run bears
 
-    def __init__(self, owner: Owner, run: Run) -> None:
-        self._owner, self._run = owner, run
+    def __init__(self, owner: Owner, run: Run, exchange: Exchange) -> None:
+        self._owner, self._run, self._exchange = owner, run, exchange
         self._connection: Connection | None = None
+        self._line: Line | None = None  # once the worker is ready
         self._worker = -1
-        self._looked = 0  # when, by the owner's clock
 
     # What each kind does in its own way
 
@@ -88,14 +89,14 @@ class RemoteHand(Hand, ABC):
             try:
                 if self._greet(referee):
                     break
-                self._bury()
+                self._retire()
             except (EOFError, OSError) as error:
-                how = self._bury() or str(error)
+                how = self._retire() or str(error)
                 died += 1
                 if died >= self.deaths:
                     raise StudyFailed(f"{self.kind} died before its first trial ({how})") from None
             except BaseException:
-                self._bury()
+                self._retire()
                 raise
         return self._connection is not None
 
@@ -112,48 +113,53 @@ class RemoteHand(Hand, ABC):
         while not connection.poll(NEWS_SECONDS):
             if not self._run.goes_on:
                 return False
-            if self._seems_gone():
+            if self._is_gone() and not connection.poll():
                 raise EOFError
         ready = connection.recv()
         assert isinstance(ready, Ready)
         if ready.problem:
             raise UsageError(f"{self.kind} could not load the function: {ready.problem}")
+        self._line = Line(connection, self._worker)
+        self._exchange.add(self._line)
         return True
 
     def run_one(self) -> Outcome:
         """Run a trial to its end, or until its worker dies."""
         seconds, overtime = self._run.left()
         asked = self._owner.assign(self._worker)
-        number, connection = asked.number, self._connection
-        assert connection is not None
+        number, line = asked.number, self._line
+        assert line is not None
         try:
-            seed = trial_seed(self._owner.seed, number)
-            connection.send(Begin(number, dict(asked.params), seed, seconds, overtime))
+            line.send(Begin(number, dict(asked.params), trial_seed(self._owner.seed, number), seconds, overtime))
             while not self._run.ending:
-                if connection.poll(NEWS_SECONDS):
-                    message = connection.recv()
-                    if isinstance(message, Done):
-                        return self._finish(message)
-                    self._owner.append(*message)
-                elif self._seems_gone():
-                    raise EOFError  # noqa: TRY301 - a child of its own may still hold the connection
-                self._pass_on_news(connection)
+                message = self._hear(line)
+                if isinstance(message, Done):
+                    return self._finish(line, message)
+                if message is not None:
+                    raise message  # noqa: TRY301 - as if it had been raised here
         except (EOFError, OSError):
             retry = 0 if self._run.ending else self._run.retry
             again = self._owner.give_up(number, f"lost its worker ({self._bury()})", retry=retry)
+            self._owner.dismiss(self._worker)  # not before: nobody else is to find its trial lost
             return Outcome(number, failed=True, again=again)
-        except FairwayError as error:  # the log cannot be written, or not now
+        except Exception as error:  # above all, that the log cannot be written
             write_down(partial(self._owner.give_up, number, describe(error), retry=0))
             raise
         self._owner.give_up(number, self._run.ending, retry=0)
         self.close()
         return Outcome(number, failed=True)
 
-    def _finish(self, done: Done) -> Outcome:
-        assert self._connection is not None
+    def _hear(self, line: Line) -> Done | BaseException | None:
+        """What the worker says, if it says something soon; that it is gone, if it says nothing and is."""
+        try:
+            return line.inbox.get(timeout=_LOOK_SECONDS)
+        except queue.Empty:
+            return EOFError() if self._is_gone() else None  # a child of its own may still hold the connection
+
+    def _finish(self, line: Line, done: Done) -> Outcome:
         written = self._owner.tell_for(done.told, done.batch)
         with contextlib.suppress(OSError):  # one that is gone is missed when the next trial is sent
-            self._connection.send(Written(written))
+            line.send(Written(written))
         error: BaseException | None = None
         if done.trace:
             try:
@@ -164,41 +170,35 @@ class RemoteHand(Hand, ABC):
         failed = not written or done.told.status == "failed"
         return Outcome(done.told.number, failed=failed, error=error, caught=done.caught)
 
-    def _pass_on_news(self, connection: Connection) -> None:
-        """Send what others wrote, unless the worker has not taken in the last of it."""
-        outgoing = select.poll()
-        outgoing.register(connection, select.POLLOUT)
-        news = self._owner.news(self._worker) if outgoing.poll(0) else None
-        if news is not None:
-            connection.send(News(*news))
-
-    def _seems_gone(self) -> bool:
-        """Whether a worker that says nothing is dead; looked at now and then only."""
-        now = self._owner.clock.ns()
-        if now - self._looked < _LOOK_SECONDS * 1e9:
-            return False
-        self._looked = now
-        return self._is_gone() and not (self._connection and self._connection.poll())
-
     def close(self) -> None:
         """End the worker, gently if it is waiting for a trial; it is interrupted if it is running one."""
-        if self._connection is None:
+        if self._line is None:
             return
         with contextlib.suppress(OSError):
             if self._run.ending:
                 self._interrupt()
             else:
-                self._connection.send(Quit())
-        self._bury(_PATIENCE_SECONDS * 5)
+                self._line.send(Quit())
+        self._retire(_PATIENCE_SECONDS * 5)
 
     def cut(self) -> None:
-        """Nothing to do: a running trial looks at the run many times a second."""
+        """Look at the run now."""
+        line = self._line
+        if line is not None:
+            line.inbox.put(None)
+
+    def _retire(self, patience: float = _PATIENCE_SECONDS) -> str:
+        """Clear away a worker without a trial, and keep no more news for it; how it ended."""
+        how = self._bury(patience)
+        self._owner.dismiss(self._worker)
+        return how
 
     def _bury(self, patience: float = _PATIENCE_SECONDS) -> str:
         """Clear away what there is of a worker; how it ended."""
+        if self._line is not None:
+            self._exchange.remove(self._line)
         how = self._clear(patience)
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-        self._owner.dismiss(self._worker)
+        if self._connection is not None:
+            self._connection.close()
+        self._line = self._connection = None
         return how

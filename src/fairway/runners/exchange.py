@@ -1,0 +1,132 @@
+"""One thread that hears every worker of a run, writes what they say, and passes on what the others wrote.
+
+What came in at one look is written in one transaction, however many workers it came from. A worker that is slow to take
+in its news waits for the rest of them; nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import select
+import selectors
+import threading
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+from fairway.events import Reported
+from fairway.runners.worker import NEWS_SECONDS, Done, News
+
+if TYPE_CHECKING:
+    from fairway.owner import Owner
+
+
+class Line:
+    """The connection to one worker, with its number, and what it says that is for its hand."""
+
+    def __init__(self, connection: Connection, worker: int) -> None:
+        self.worker = worker
+        self.inbox: queue.SimpleQueue[Done | BaseException | None] = queue.SimpleQueue()
+        self._connection = connection
+        self._sending = threading.Lock()
+        self._outgoing = select.poll()
+        self._outgoing.register(connection, select.POLLOUT)
+
+    def fileno(self) -> int:
+        """For selectors."""
+        return self._connection.fileno()
+
+    def send(self, message: Any) -> None:
+        """Send, from whichever thread."""
+        with self._sending:
+            self._connection.send(message)
+
+    def receive(self) -> list[Any]:
+        """All that has come; what came before a worker died counts, and that it did is heard at the next look."""
+        messages = [self._connection.recv()]
+        with contextlib.suppress(EOFError, OSError):
+            while self._connection.poll():
+                messages.append(self._connection.recv())
+        return messages
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a message of some size can be sent without waiting."""
+        return bool(self._outgoing.poll(0))
+
+
+class Exchange:
+    """The thread, which begins with the first line and ends with the last one."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._lines: set[Line] = set()
+        self._selector: selectors.BaseSelector = selectors.DefaultSelector()
+        self._lock = threading.Lock()  # held while lines are served, or come and go
+        self._thread: threading.Thread | None = None
+
+    def add(self, line: Line) -> None:
+        """Serve a line too."""
+        with self._lock:
+            self._lines.add(line)
+            self._selector.register(line, selectors.EVENT_READ, line)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="fairway exchange", daemon=True)
+                self._thread.start()
+
+    def remove(self, line: Line) -> None:
+        """Serve a line no more: it may be closed now."""
+        with self._lock:
+            self._forget(line)
+
+    def _forget(self, line: Line) -> None:
+        if line in self._lines:
+            self._lines.discard(line)
+            self._selector.unregister(line)
+
+    def _serve(self) -> None:
+        clock, told = self._owner.clock.ns, 0
+        while True:
+            ready = self._selector.select(NEWS_SECONDS)
+            with self._lock:
+                if not self._lines:
+                    self._thread = None
+                    return
+                lines = [key.data for key, _ in ready if key.data in self._lines]
+                try:
+                    self._hear(lines)
+                    if clock() - told >= NEWS_SECONDS * 1e9:
+                        told = clock()
+                        self._tell()
+                except Exception as error:  # noqa: BLE001 - above all, that the log cannot be written
+                    for line in list(self._lines):
+                        self._forget(line)
+                        line.inbox.put(error)
+
+    def _hear(self, lines: Sequence[Line]) -> None:
+        """Write what lines say, then hand on which trials are done."""
+        batches: list[Reported] = []
+        done: list[tuple[Line, Done]] = []
+        for line in lines:
+            try:
+                messages = line.receive()
+            except (EOFError, OSError) as error:
+                self._forget(line)
+                line.inbox.put(error)
+                continue
+            for message in messages:
+                if isinstance(message, Done):
+                    done.append((line, message))
+                else:
+                    batches += message
+        if batches:
+            self._owner.append(*batches)
+        for line, message in done:
+            line.inbox.put(message)
+
+    def _tell(self) -> None:
+        for line in self._lines:
+            if self._owner.has_news(line.worker) and line.is_free:
+                with contextlib.suppress(OSError):  # that it is gone is heard when it is read
+                    line.send(News(*self._owner.news(line.worker)))
