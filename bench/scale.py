@@ -1,0 +1,198 @@
+"""How many workers one owner can serve: what its work costs, measured, and what that comes to with 10 to 10,000.
+
+    python -m bench.scale [--data credit.npz] [--out bench/results/scale.md]
+
+The owner hears every worker, writes what it says in one transaction a look, folds it, and passes it on to all others.
+Measured here, on a study in SQLite, without any training: hearing and writing a batch; looking at a worker that has no
+news; passing an event on to a worker. With N workers that each send f batches a second, and t looks a second, its load
+is
+
+    N f (hear + write) + N t look + N (N - 1) f pass
+
+seconds a second. It saturates at 1. A worker's own load is (N - 1) f times what it takes to fold an event in.
+With `--data` it also simulates, on recorded curves, what knowing of each other late does to what is found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.pool import Pool
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from rich.progress import track
+
+import fairway as fw
+from bench.papers.ace_curves import LIMIT, PAPER_PRICE, load
+from fairway.clock import WallClock
+from fairway.events import Reported
+from fairway.runners.exchange import Exchange, Line
+from fairway.runners.worker import FLUSH_SECONDS, NEWS_SECONDS
+from fairway.trial import Trial
+
+WORKERS = (10, 30, 100, 300, 1000, 3000, 10_000)
+PACES = {"10 reports a second": 10.0, "1 report a second": 1.0, "6 reports a minute": 0.1}
+STALENESS = (0.0, 0.1, 1.0, 10.0)
+
+
+class Costs(NamedTuple):
+    """Seconds of the owner's time, and of a worker's."""
+
+    hear: float  # a batch, from the connection into the log and what is known
+    look: float  # at a worker that has no news
+    tell: float  # an event to a worker
+    fold: float  # an event, in a worker
+
+    def load(self, workers: int, batches: float) -> float:
+        """Of the owner, with so many workers that each send so many batches a second."""
+        heard = workers * batches * self.hear
+        looked = workers / NEWS_SECONDS * self.look
+        return heard + looked + workers * (workers - 1) * batches * self.tell
+
+
+def measure(lines: int = 64, rounds: int = 40) -> Costs:
+    """With real connections to so many workers that do nothing but send a batch and drain what they are told."""
+    with tempfile.TemporaryDirectory() as folder:
+        study = fw.Study(
+            {"x": fw.Float(0.0, 1.0)},
+            fw.Maximize("auc"),
+            [fw.AtMost("eod", 0.25)],
+            sampler=fw.Random(),
+            storage=f"sqlite:///{folder}/study.db",
+            seed=0,
+        )
+        owner, exchange = study._owner, Exchange(study._owner)
+        there: list[tuple[Connection, Trial]] = []
+        ours: list[Line] = []
+        for _ in range(lines):
+            referee = owner.enlist()
+            asked = owner.assign(referee.worker)
+            here, far = Pipe()
+            trial = Trial(
+                asked.number, dict(asked.params), seed=0, referee=referee, send=_Sender(far), clock=WallClock()
+            )
+            trial.steps(10_000)
+            there.append((far, trial))
+            ours.append(Line(here, referee.worker))
+        hear, look, tell, events = [], [], [], []
+        for round_ in range(rounds):
+            for _, trial in there:
+                trial.report(auc=0.5 + round_ / 1000, eod=lambda: 0.5)
+                trial._flush()
+            hear.append(_timed(exchange._hear, ours) / lines)
+            exchange._lines = set(ours)
+            tell.append(_timed(exchange._tell) / lines)
+            look.append(_timed(exchange._tell) / lines)
+            for far, _ in there:
+                while far.poll():
+                    events += far.recv().events
+        news = lines - 1  # events for each worker in a round
+        folding = [pickle.loads(event) for event in events[: 20 * news]]  # noqa: S301 - our own
+        fold = _timed(_fold_all, there[0][1], folding) / len(folding)
+        passed = (statistics.median(tell) - statistics.median(look)) / news
+        return Costs(statistics.median(hear), statistics.median(look), passed, fold)
+
+
+class _Sender:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def __call__(self, batch: Reported) -> None:
+        self._connection.send([batch])
+
+
+def _fold_all(trial: Trial, events: Sequence[Reported]) -> None:
+    for event in events:
+        trial._referee.fold(event)
+
+
+def _timed(call: Callable[..., object], *arguments: object) -> float:
+    began = time.perf_counter()
+    call(*arguments)
+    return time.perf_counter() - began
+
+
+def table(costs: Costs) -> list[str]:
+    """The owner's load by number of workers and pace, and where it saturates."""
+    lines = [
+        f"A batch heard and written: {costs.hear * 1e6:.0f} us. A look at a worker: {costs.look * 1e6:.1f} us.",
+        f"An event passed on to a worker: {costs.tell * 1e6:.2f} us; folded in there: {costs.fold * 1e6:.0f} us.",
+        "",
+        f"| workers | {' | '.join(PACES)} |",
+        f"| --- |{' --- |' * len(PACES)}",
+    ]
+    for workers in WORKERS:
+        loads = [costs.load(workers, min(pace, 1 / FLUSH_SECONDS)) for pace in PACES.values()]
+        lines.append(f"| {workers:,} | {' | '.join(f'{load:.0%}' for load in loads)} |")
+    saturated = []
+    for pace in PACES.values():
+        batches = min(pace, 1 / FLUSH_SECONDS)
+        most = max(n for n in range(1, 200_000) if n == 1 or costs.load(n, batches) < 1.0)
+        saturated.append(f"{most:,}")
+    lines.append(f"| saturates at | {' | '.join(saturated)} |")
+    own = [(999 * min(pace, 1 / FLUSH_SECONDS) * costs.fold) for pace in PACES.values()]
+    lines.append(f"| a worker's own load, of 1,000 | {' | '.join(f'{load:.1%}' for load in own)} |")
+    return lines
+
+
+def _regret(job: tuple[str, str, float, int]) -> float:
+    path, method, staleness, seed = job
+    recording, best = load(path)
+    stopper = fw.ACE(tolerance="hard") if method == "ACE hard" else fw.ACE()
+    study = fw.Study(recording.space, fw.Maximize("auc"), [fw.AtMost("eod", LIMIT)], stopper=stopper, seed=seed)
+    fw.simulate(study, recording, workers=16, budget=10.0, constraint_price=PAPER_PRICE, staleness=staleness)
+    assert study.best is not None
+    auc = study.best.metrics["auc"]
+    assert auc is not None
+    return 1000 * (best - auc)
+
+
+def staleness(path: str, seeds: int, processes: int) -> list[str]:
+    """Regret by how late workers know of each other; differences are paired over seeds."""
+    settings = [(method, late) for method in ("ACE", "ACE hard") for late in STALENESS]
+    jobs = [(path, *setting, seed) for setting in settings for seed in range(seeds)]
+    with Pool(processes) as pool:
+        found = list(track(pool.imap(_regret, jobs), "simulating", total=len(jobs)))
+    regrets = dict(zip(settings, np.reshape(found, (len(settings), seeds)), strict=True))
+    lines = [
+        f"16 workers, 10 virtual seconds, {seeds} seeds: regret in AUC x 1000, and how far from knowing at once.",
+        "",
+        f"| stopper | {' | '.join(f'{late:g} s' for late in STALENESS)} |",
+        f"| --- |{' --- |' * len(STALENESS)}",
+    ]
+    for method in ("ACE", "ACE hard"):
+        cells = []
+        for late in STALENESS:
+            ours, apart = regrets[method, late], regrets[method, late] - regrets[method, 0.0]
+            shown = f"{ours.mean():.2f} ± {ours.std(ddof=1) / seeds**0.5:.2f}"
+            cells.append(shown if not late else f"{shown} ({apart.mean():+.2f} ± {apart.std(ddof=1) / seeds**0.5:.2f})")
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default=os.environ.get("FAIRWAY_CREDIT_CURVES"), help="credit.npz")
+    parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("bench/results/scale.md"))
+    given = parser.parse_args()
+    lines = ["# How many workers one owner can serve", "", *table(measure())]
+    if given.data:
+        lines += ["", "## Knowing of each other late", "", *staleness(given.data, given.seeds, given.processes)]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    given.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
