@@ -123,7 +123,6 @@ class Owner:
     def tell_for(self, told: Told, batch: Reported | None) -> bool:
         """Write that a further worker's trial ended, with its last reports; False if somebody else was first."""
         with self.lock:
-            self.catch_up()
             written = self._write(told, batch)
             self._follow()
         return written
