@@ -512,13 +512,15 @@ import os, time
 import fairway as fw
 study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), seed=0)
 def train(trial):
-    print(os.getpid(), flush=True)
+    os.write(1, f"{os.getpid()}\\n".encode())  # a whole line, whoever else writes
     time.sleep(60)
 study.optimize(train, trials=2, workers=2)
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as run:
-        processes = [int(run.stdout.readline()) for _ in range(2)]
-        run.kill()
+        try:
+            processes = [int(run.stdout.readline()) for _ in range(2)]
+        finally:
+            run.kill()
     patience = time.monotonic() + 20
     while any(Path(f"/proc/{process}/cmdline").exists() for process in processes):
         assert time.monotonic() < patience

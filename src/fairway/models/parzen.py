@@ -199,6 +199,13 @@ class Parzen:
         drawn = np.where(np.isnan(centres), u, drawn)
         return axes.space.snap(np.clip(drawn, 0.0, 1.0))
 
+    def nudged(self, x: Points, rng: np.random.Generator) -> Points:
+        """Points (n, d) with their real coordinates moved as far as kernels are wide."""
+        real = self._axes.real
+        moved = x.copy()
+        moved[:, real] += self._h[real] * rng.normal(size=(len(x), len(real)))
+        return self._axes.space.snap(np.clip(moved, 0.0, 1.0))
+
 
 def _spread(values: Points) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """How many values (m, d) each column has, and how far they spread: min(interquartile range / 1.34, deviation)."""

@@ -7,8 +7,8 @@ it contributes neither a ratio nor candidates. Modification II is the objective'
 order until it holds as many *feasible* points as plain TPE's has points.
 
 Two things are ours. In the objective's good density a better trial weighs more. And candidates are not only draws from
-the good densities, but also the two best trials with one discrete parameter changed: a small step, which a draw from a
-product of kernels, changing all parameters at once, rarely makes. (With a real parameter changed they do harm.)
+the good densities, but also the two best trials with one discrete parameter changed (and the real ones a little): a
+small step, which a draw from a product of kernels, changing all parameters at once, rarely makes.
 
 Rows of stopped trials (partial) enter with what they showed. Rows whose constraint is unknown are left out of that
 constraint's densities and are never feasible. Failed rows are left out. Running trials are taken for bad ones.
@@ -94,7 +94,7 @@ class TPE(Sampler):
         good = [Parzen(axes, factor.good, kernel, ranked=self.ranked and factor.ranked) for factor in factors]
         drawn = [density.sample(self.candidates, rng) for density in good]
         if self.neighbours:
-            drawn.append(history.space.snap(other_levels(history.space, self._incumbents(history))))
+            drawn.append(good[0].nudged(other_levels(history.space, self._incumbents(history)), rng))
         x = np.concatenate(drawn)
         if math.isfinite(history.space.size):
             x = x[history.is_new(x)]

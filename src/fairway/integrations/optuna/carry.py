@@ -1,0 +1,162 @@
+"""Studies carried across, from Optuna to fairway and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import FrozenTrial, TrialState
+
+from fairway.errors import UsageError
+from fairway.events import Reported
+from fairway.integrations.optuna.history import Table, checkpoint_of, constraints_of, excess, objective_of
+from fairway.problem import Constraint
+from fairway.samplers.random import Random
+from fairway.space import Choice, Float, Int, Parameter, Space, Value
+from fairway.stoppers.never import Never
+from fairway.study import Study
+
+
+def from_optuna(study: optuna.Study, *, metric: str = "value", **settings: Any) -> Study:
+    """A study of ours that has run what an Optuna study has run; `settings` are those of `fw.Study`.
+
+    Options of categories become their index where they are no JSON scalars. Parameters that only some of its trials
+    have are refused: fairway declares a space, with `when=`, before it searches.
+
+    >>> import fairway as fw, optuna
+    >>> optuna.logging.set_verbosity(optuna.logging.ERROR)
+    >>> theirs = optuna.create_study()
+    >>> theirs.optimize(lambda trial: trial.suggest_float("x", -1.0, 1.0) ** 2, n_trials=20)
+    >>> ours = from_optuna(theirs, seed=0)
+    >>> ours.best.metrics["value"] == theirs.best_value
+    True
+    """
+    trials = study.get_trials(deepcopy=False)
+    finished = [trial for trial in trials if trial.state.is_finished() and trial.params]
+    if not finished:
+        raise UsageError("the Optuna study has no finished trial: there is nothing to carry over")
+    common = finished[0].distributions
+    for trial in finished:
+        different = set(trial.distributions) ^ set(common)
+        if different or trial.distributions != common:
+            name = min(different) if different else next(n for n in common if trial.distributions[n] != common[n])
+            raise UsageError(
+                f"parameter {name!r} is not the same in all trials of the Optuna study (trial {trial.number}); "
+                "declare the space in fairway, with when=, and enqueue the trials that matter"
+            )
+    table = Table.of(common)
+    options = {name: _options(each) for name, each in common.items()}
+    space = Space(
+        {
+            name: Choice(options[name]) if options[name] is not None else parameter  # type: ignore[arg-type]
+            for name, parameter in table.space.items()
+        }
+    )
+    constraints = constraints_of(finished)
+    sampler, stopper = settings.pop("sampler", None), settings.pop("stopper", None)
+    terminator = settings.pop("terminator", None)
+    loader = Study(
+        space, objective_of(study, metric), list(constraints.values()), sampler=Random(), stopper=Never(), **settings
+    )
+    for trial in finished:
+        params = {
+            name: trial.params[name] if options[name] is not None else value
+            for name, value in table.to_ours(trial.params).items()
+        }
+        _carry(loader, trial, params, metric, constraints)
+    more = {**settings, "storage": loader.log, "seed": loader.seed}
+    return Study(
+        space,
+        loader.problem.objective,
+        loader.problem.constraints,
+        sampler=sampler,
+        stopper=stopper,
+        terminator=terminator,
+        **more,
+    )
+
+
+def _options(distribution: BaseDistribution) -> list[Value] | None:
+    """The options of a category, if they are JSON scalars that can be told apart."""
+    if not isinstance(distribution, CategoricalDistribution):
+        return None
+    try:
+        return list(Choice(list(distribution.choices)).options)
+    except UsageError:
+        return None
+
+
+def _carry(
+    study: Study, trial: FrozenTrial, params: Mapping[str, Value], metric: str, constraints: Mapping[str, Constraint]
+) -> None:
+    """Run a trial that Optuna has run; one that was pruned is told as stopped."""
+    study.enqueue(params)
+    ours = study.ask()
+    if trial.user_attrs:
+        ours.note(optuna={name: str(value) for name, value in trial.user_attrs.items()})
+    checkpoint = checkpoint_of(trial, list(constraints))
+    if checkpoint is None:
+        study.tell(ours, failed=f"{trial.state.name.lower()} in Optuna")
+        return
+    known = {name: value for name, value in zip(constraints, checkpoint.values, strict=True) if value is not None}
+    if trial.state == TrialState.PRUNED:
+        ours.report({metric: checkpoint.objective, **known}, step=checkpoint.step)
+        ours._cut = "pruned in Optuna"
+        study.tell(ours)
+    else:
+        study.tell(ours, {metric: checkpoint.objective, **known})
+
+
+def to_optuna(study: Study, storage: Any = None, name: str | None = None) -> optuna.Study:
+    """An Optuna study with all finished trials of ours, their curves and constraints, for its tools and dashboard.
+
+    A constraint's value there is how far it lies beyond its limit; one that was never measured is `UNKNOWN`, far beyond
+    it. Stopped trials are pruned ones, with the reason among their user attributes.
+
+    >>> import fairway as fw
+    >>> ours = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], seed=0)
+    >>> ours.optimize(lambda trial: {"auc": trial.params["x"], "eod": trial.params["x"] / 2}, trials=5)
+    >>> theirs = to_optuna(ours)
+    >>> theirs.best_value == ours.best.metrics["auc"]
+    True
+    """
+    kinds = optuna.study.StudyDirection
+    direction = kinds.MAXIMIZE if study.problem.objective.sign < 0 else kinds.MINIMIZE
+    there = optuna.create_study(storage=storage, study_name=name or study.name, direction=direction)
+    curves: dict[int, dict[int, float]] = {}
+    for event in study.log.read(0):
+        if isinstance(event, Reported):
+            pairs = zip(event.step.tolist(), event.objective.tolist(), strict=True)
+            curves.setdefault(event.number, {}).update(pairs)
+    states = {"completed": TrialState.COMPLETE, "stopped": TrialState.PRUNED, "failed": TrialState.FAIL}
+    limits = study.problem.constraints
+    for record in study.trials:
+        if record.status == "running":
+            continue
+        over = [excess(limit, record.metrics.get(limit.metric)) for limit in limits]
+        value = record.metrics.get(study.problem.objective.metric)
+        attributes = {"reason": record.reason, **dict(record.notes)} if record.reason else dict(record.notes)
+        there.add_trial(
+            optuna.trial.create_trial(
+                state=states[record.status],
+                value=None if record.status == "failed" else value,
+                params=dict(record.params),
+                distributions={key: _distribution(study.space[key]) for key in record.params},
+                intermediate_values=curves.get(record.number, {}),
+                user_attrs=attributes,
+                system_attrs={"constraints": over} if limits else {},
+                constraints=dict(zip((limit.metric for limit in limits), over, strict=True)),
+            )
+        )
+    return there
+
+
+def _distribution(parameter: Parameter) -> BaseDistribution:
+    if isinstance(parameter, Float):
+        return FloatDistribution(parameter.low, parameter.high, log=parameter.log, step=parameter.step)
+    if isinstance(parameter, Int):
+        return IntDistribution(parameter.low, parameter.high, log=parameter.log, step=parameter.step)
+    assert isinstance(parameter, Choice)
+    return CategoricalDistribution(parameter.options)
