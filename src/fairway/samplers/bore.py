@@ -31,13 +31,13 @@ class BORE(Sampler):
 
     >>> import fairway as fw
     >>> fw.BORE(gamma=0.2)
-    BORE(start=10, gamma=0.2, trees=100)
+    BORE(start=10, gamma=0.2, trees=50)
     """
 
     start: int = 10
     _: KW_ONLY
     gamma: float = 0.25
-    trees: int = 100
+    trees: int = 50
 
     def __post_init__(self) -> None:
         whole(self.start, "start", least=2)

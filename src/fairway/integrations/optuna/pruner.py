@@ -75,6 +75,7 @@ class FairwayPruner(BasePruner):
     """Any stopper of ours as an Optuna pruner, told by `report` what constraints are worth.
 
     >>> import fairway as fw, optuna
+    >>> from fairway.integrations.optuna import CTPESampler
     >>> optuna.logging.set_verbosity(optuna.logging.ERROR)
     >>> pruner = FairwayPruner(fw.ACE(), [fw.AtMost("eod", 0.25)])
     >>> study = optuna.create_study(direction="maximize", pruner=pruner, sampler=CTPESampler(seed=0))

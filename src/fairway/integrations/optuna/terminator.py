@@ -17,12 +17,13 @@ def terminate_when(terminator: Terminator) -> Callable[[optuna.Study, FrozenTria
     """A callback that stops an Optuna study when our terminator says so; the reason is its user attribute "ended".
 
     >>> import fairway as fw, optuna
+    >>> from fairway.integrations.optuna import CTPESampler
     >>> optuna.logging.set_verbosity(optuna.logging.ERROR)
     >>> study = optuna.create_study(sampler=CTPESampler(seed=0))
     >>> objective = lambda trial: trial.suggest_float("x", -1.0, 1.0) ** 2
     >>> study.optimize(objective, n_trials=500, callbacks=[terminate_when(fw.Plateau(20))])
     >>> study.user_attrs["ended"]
-    'nothing better for 20 trials, after 32 trials'
+    'nothing better for 20 trials, after 37 trials'
     """
     if not isinstance(terminator, Terminator):
         raise UsageError(f"terminate_when({terminator!r}): a terminator of fairway is expected")
