@@ -6,6 +6,7 @@ import math
 import pickle
 import time
 
+import numpy as np
 import pytest
 
 import fairway as fw
@@ -16,6 +17,7 @@ from ray import tune  # noqa: E402
 from fairway.integrations.raytune import SamplerSearch, StopperScheduler, TerminatorStopper, report  # noqa: E402
 from fairway.integrations.raytune.mirror import Mirror  # noqa: E402
 from fairway.integrations.raytune.spaces import Table  # noqa: E402
+from tests.conftest import make_recording  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
@@ -119,6 +121,67 @@ def test_a_scheduler_of_ours_keeps_the_feasible_trial_and_stops_the_infeasible_o
     assert steps[0.4] == 5
     assert steps[0.99] < 5
     assert scheduler._mirror.study.best.metrics["eod"] == 0.2
+
+
+def test_more_is_found_in_the_same_time_than_with_their_scheduler(tmp_path):
+    """An unmodified Tuner over recorded trainings, at equal virtual seconds, with a check of the price of five steps."""
+    recording = make_recording(300, seed=0)
+    found = {}
+    for name, scheduler in (
+        ("ours", StopperScheduler(fw.ACE(tolerance="hard"), PROBLEM)),
+        ("theirs", tune.schedulers.ASHAScheduler(max_t=40)),
+    ):
+        budget = Budget(12.0, price=5 * float(recording.seconds.mean()))
+        fit(
+            replay(recording, budget.price, lazily=name == "ours"),
+            tmp_path / name,
+            samples=1,
+            param_space={"k": tune.grid_search([int(k) for k in np.random.default_rng(0).permutation(60)])},
+            metric="auc",
+            mode="max",
+            scheduler=scheduler,
+            max_concurrent_trials=1,
+            run={"stop": budget},
+        )
+        assert budget.spent > 12.0
+        found[name] = budget.best
+    assert found["ours"] > found["theirs"]
+
+
+def replay(recording, price, *, lazily):
+    def train(config):
+        first, last = recording.offset[config["k"]], recording.offset[config["k"] + 1]
+        for row in range(first, last):
+            auc, eod = (float(recording.metrics[name][row]) for name in ("auc", "eod"))
+            seconds = float(recording.seconds[row])
+            if lazily:
+                time.sleep(seconds / 50)
+                check = lambda eod=eod: time.sleep(price / 50) or eod
+                report({"auc": auc, "seconds": seconds}, constraints={"eod": check}, total=int(last - first))
+            else:
+                tune.report({"auc": auc, "eod": eod if row == last - 1 else math.nan, "seconds": seconds})
+
+    return train
+
+
+class Budget(tune.Stopper):
+    """Ends an experiment when its virtual seconds are spent; keeps the best that was measured within the limit."""
+
+    def __init__(self, seconds, price):
+        self.seconds, self.price, self.spent, self.best, self.heard = seconds, price, 0.0, -math.inf, set()
+
+    def __call__(self, trial_id, result):
+        key = (trial_id, result["training_iteration"])
+        if key not in self.heard and not self.stop_all():
+            self.heard.add(key)
+            paid = not math.isnan(result["eod"])
+            self.spent += result["seconds"] + paid * self.price
+            if paid and result["eod"] <= 0.25 and not self.stop_all():
+                self.best = max(self.best, result["auc"])
+        return False
+
+    def stop_all(self):
+        return self.spent > self.seconds
 
 
 def test_the_terminator_does_not_end_an_experiment_without_anything_feasible(tmp_path):
