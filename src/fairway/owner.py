@@ -95,7 +95,7 @@ class Owner:
                 params = self.space.check(propose(number) if waiting is None else waiting.params)
                 asked = Asked(number, params, self.clock.at(), worker, queued=waiting is not None)
                 taken = self.append(asked)
-                self._follow()
+                self.follow()
                 if taken:
                     return asked
 
@@ -116,7 +116,7 @@ class Owner:
             self.catch_up()
             written = self._tell(trial.number, status, reason, batch=trial._batch(), notes=trial._notes)
             del self.running[trial.number]  # before anything is folded: its reports are in the log, or too late for it
-            self._follow()
+            self.follow()
             trial._status = self.ledger.courses[trial.number].status
         return written
 
@@ -124,7 +124,7 @@ class Owner:
         """Write that a further worker's trial ended, with its last reports; False if somebody else was first."""
         with self.lock:
             written = self._write(told, batch)
-            self._follow()
+            self.follow()
         return written
 
     def give_up(self, number: int, reason: str, *, retry: int) -> bool:
@@ -136,7 +136,7 @@ class Owner:
             again = course.losses < retry
             then = [Enqueued(course.params, course.losses + 1)] if again else []
             written = self._tell(number, "failed", reason, then=then)
-            self._follow()
+            self.follow()
         return written and again
 
     def _give_up_lost(self) -> None:
@@ -196,7 +196,7 @@ class Owner:
             reason = str(verdict.reason) or "the terminator said so"
             verdict = Verdict(bool(verdict.stop), reason, float(verdict.value), float(verdict.threshold))
             self.append(Judged(self.referee.worker, len(history), *verdict, self.clock.at()))
-            self._follow()
+            self.follow()
         finally:
             self._judging.release()
         return verdict
@@ -259,7 +259,6 @@ class Owner:
 
     def has_news(self, worker: int) -> bool:
         """Whether others wrote what a further worker has not seen."""
-        self._follow()
         return bool(self._news.get(worker))
 
     def news(self, worker: int) -> tuple[list[bytes], int]:
@@ -310,7 +309,7 @@ class Owner:
             self._fold(events)
             self._behind = False
 
-    def _follow(self) -> None:
+    def follow(self) -> None:
         """Fold in what the last append left unread, if others wrote too."""
         if self._behind:
             self.catch_up()

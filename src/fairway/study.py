@@ -14,7 +14,7 @@ from fairway.history import History, TrialRecord
 from fairway.identity import Identity
 from fairway.owner import Owner
 from fairway.problem import Constraint, Objective, Problem
-from fairway.runners import local
+from fairway.runners import optimize
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
 from fairway.space import Parameter, Space, Value
@@ -169,7 +169,7 @@ class Study:
         timeout: float | None = None,
         trial_timeout: float | None = None,
         workers: int = 1,
-        backend: local.Backend | None = None,
+        backend: optimize.Backend | None = None,
         resources: Mapping[str, float] | None = None,
         address: str | None = None,
         retry: int = 1,
@@ -195,7 +195,7 @@ class Study:
         else in one that is started on this machine. As many run as there is room for. A worker that is lost with its
         node or to somebody more important costs its running trial.
         """
-        local.run(
+        optimize.run(
             self,
             function,
             trials=trials,

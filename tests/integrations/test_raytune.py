@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
 import time
@@ -72,23 +73,23 @@ def test_all_parts_together_find_the_best_within_the_limit(tmp_path):
     frame = results.get_dataframe()
     assert len(frame) == 30
     assert set(frame["config/constant"]) == {3}
-    best = scheduler._mirror.study.best
+    best = scheduler.study.best
     assert 0.4 < best.metrics["auc"] <= 0.5
     assert best.metrics["eod"] <= 0.25
-    costs = scheduler._mirror.study.costs
+    costs = scheduler.study.costs
     assert costs.checks > 0
     assert costs.saved_checks > 50
     assert costs.training_seconds < 3.0  # what Tune takes for a report is no training
     assert costs.check_seconds / costs.checks == pytest.approx(0.02, rel=0.5)  # as timed in the trainable
     assert scheduler.reasons
     assert any("worst 25%" in reason for reason in scheduler.reasons.values())
-    assert scheduler._mirror.study.counts["stopped"] == len(scheduler.reasons)
+    assert scheduler.study.counts["stopped"] == len(scheduler.reasons)
 
 
 def test_dear_checks_wait_for_the_last_step(tmp_path):
     scheduler = StopperScheduler(fw.ACE(interval="end", truncation=0.01), PROBLEM)
     fit(lazy, tmp_path, samples=6, param_space={"rate": tune.uniform(0.0, 0.5)}, scheduler=scheduler)
-    study = scheduler._mirror.study
+    study = scheduler.study
     assert study.best.step == 10
     assert 1 <= study.costs.checks <= 6
     assert study.costs.checks + study.costs.saved_checks == sum(record.steps for record in study.trials)
@@ -120,11 +121,11 @@ def test_a_scheduler_of_ours_keeps_the_feasible_trial_and_stops_the_infeasible_o
     steps = {result.config["rate"]: result.metrics["training_iteration"] for result in results}
     assert steps[0.4] == 5
     assert steps[0.99] < 5
-    assert scheduler._mirror.study.best.metrics["eod"] == 0.2
+    assert scheduler.study.best.metrics["eod"] == 0.2
 
 
 def test_more_is_found_in_the_same_time_than_with_their_scheduler(tmp_path):
-    """An unmodified Tuner over recorded trainings, at equal virtual seconds, with a check of the price of five steps."""
+    """An unmodified Tuner over recorded trainings, at equal virtual seconds, a check at the price of five steps."""
     recording = make_recording(300, seed=0)
     found = {}
     for name, scheduler in (
@@ -295,6 +296,26 @@ def test_a_result_without_the_objective_names_what_it_has():
     mirror.ask("a")
     with pytest.raises(fw.UsageError, match="'auc' was not reported; what was: training_iteration, loss"):
         mirror.hear("a", {"training_iteration": 1, "loss": 0.3})
+
+
+def test_constraints_given_as_values_among_the_metrics_are_taken(tmp_path):
+    def plain(config):
+        report({"auc": config["rate"], "eod": config["rate"] / 2})
+
+    scheduler = StopperScheduler(fw.Never(), PROBLEM)
+    fit(plain, tmp_path, samples=2, param_space={"rate": tune.uniform(0.1, 0.4)}, scheduler=scheduler)
+    assert scheduler.study.best is not None
+
+
+def test_steps_are_tunes_own():
+    """A trial that goes on from a checkpoint in another process counts its reports from 1 there."""
+    mirror = Mirror(fw.Space({"x": fw.Int(0, 9)}), PROBLEM)
+    mirror.ask("a")
+    packed = json.dumps([[None], [-2], 5, False])
+    for step in (1, 2, 3):
+        mirror.hear("a", {"training_iteration": step, "auc": 0.5, "fairway": packed})
+    mirror.end("a", {"training_iteration": 4, "auc": 0.7, "fairway": json.dumps([[0.1], [7], 5, True])})
+    assert mirror.study.best.step == 4
 
 
 def test_a_result_that_is_no_number_fails_its_trial_and_unknown_is_never_feasible():

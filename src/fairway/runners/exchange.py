@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from fairway.events import Reported
-from fairway.runners.worker import NEWS_SECONDS, Done, News
+from fairway.runners.worker import NEWS_SECONDS, Batches, Done, News
 
 if TYPE_CHECKING:
     from fairway.owner import Owner
@@ -116,16 +116,18 @@ class Exchange:
                 line.inbox.put(error)
                 continue
             for message in messages:
-                if isinstance(message, Done):
-                    done.append((line, message))
+                if isinstance(message, Batches):
+                    batches += message.batches
                 else:
-                    batches += message
+                    done.append((line, message))
         if batches:
             self._owner.append(*batches)
         for line, message in done:
             line.inbox.put(message)
 
     def _tell(self) -> None:
+        """Pass on what each line's worker has not seen."""
+        self._owner.follow()
         for line in self._lines:
             if self._owner.has_news(line.worker) and line.is_free:
                 with contextlib.suppress(OSError):  # that it is gone is heard when it is read

@@ -1,125 +1,17 @@
-"""Runs trials: one after another, or with several workers, each a thread, a process or a Ray actor of its own."""
+"""Runs trials in this process, in whichever thread."""
 
 from __future__ import annotations
 
-import contextlib
-import queue
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from fairway.checks import whole
-from fairway.errors import UsageError
 from fairway.interrupts import uninterrupted
 from fairway.runners.evaluate import describe, evaluate
-from fairway.runners.progress import show
-from fairway.runners.run import Hand, Outcome, Run, write_down
+from fairway.runners.run import Outcome, Run, write_down
 
 if TYPE_CHECKING:
     from fairway.study import Study
     from fairway.trial import Trial
-
-_MOMENT_SECONDS = 1.0  # for writing down that trials were interrupted, when nothing else is waited for
-
-Backend: TypeAlias = Literal["process", "thread", "ray"]
-
-
-def run(
-    study: Study,
-    function: Callable[[Trial], Any],
-    *,
-    trials: int | None,
-    timeout: float | None,
-    trial_timeout: float | None,
-    workers: int,
-    backend: Backend | None,
-    resources: Mapping[str, float] | None,
-    address: str | None,
-    retry: int,
-    catch: type[Exception] | tuple[type[Exception], ...],
-    progress: bool | None,
-) -> None:
-    """What `Study.optimize` does."""
-    if not callable(function):
-        raise UsageError(f"optimize({function!r}): a function that takes a trial is expected")
-    this = Run(study, trials=trials, timeout=timeout, trial_timeout=trial_timeout, retry=retry, catch=catch)
-    hands = _hands(study, this, function, whole(workers, "workers"), backend, resources, address)
-    this.hands = hands
-    with show(study, this.trials, progress):
-        try:
-            if len(this.hands) == 1 and backend is None:
-                this.work(this.hands[0])
-            else:
-                _work_together(this)
-        except KeyboardInterrupt:
-            this.stop("interrupted")
-        except BaseException as error:
-            write_down(study._owner.end, describe(error))
-            raise
-    study._owner.end(this.reason)
-
-
-def _hands(
-    study: Study,
-    this: Run,
-    function: Callable[[Trial], Any],
-    workers: int,
-    backend: Backend | None,
-    resources: Mapping[str, float] | None,
-    address: str | None,
-) -> Sequence[Hand]:
-    if backend not in (None, "process", "thread", "ray"):
-        raise UsageError(f"backend={backend!r}: 'process', 'thread' or 'ray' is expected")
-    if backend != "ray" and (resources is not None or address is not None):
-        raise UsageError("resources= and address= are for backend='ray'")
-    if this.trials is not None:
-        workers = min(workers, this.trials)
-    if backend == "thread" or backend is None and workers == 1:
-        return [LocalHand(study, this, function) for _ in range(workers)]
-    from fairway.runners.exchange import Exchange  # noqa: PLC0415 - only where workers are elsewhere
-    from fairway.runners.remote import pack  # noqa: PLC0415
-
-    owner, packed = study._owner, pack(function, this.catch)
-    exchange = Exchange(owner)
-    if backend == "ray":
-        from fairway.runners.ray import Cluster, RayHand  # noqa: PLC0415 - optional
-
-        cluster = Cluster(address, resources, packed)
-        return [RayHand(owner, this, exchange, cluster) for _ in range(workers)]
-    from fairway.runners.process import ProcessHand  # noqa: PLC0415
-
-    return [ProcessHand(owner, this, exchange, packed, workers) for _ in range(workers)]
-
-
-def _work_together(this: Run) -> None:
-    """Have each hand work in a thread of its own until all are done; the first Ctrl-C ends it soon, the second now."""
-
-    def work(hand: Hand) -> None:
-        with contextlib.suppress(BaseException):  # the first one is kept, and raised again in the main thread
-            this.work(hand)
-        finished.put(hand)
-
-    finished: queue.SimpleQueue[Hand] = queue.SimpleQueue()  # Thread.join forgets a thread when it is interrupted
-    working = set(this.hands)
-    for i, hand in enumerate(this.hands):
-        threading.Thread(target=work, args=(hand,), name=f"fairway worker {i}", daemon=True).start()
-    try:
-        while working:
-            working.remove(finished.get())
-    except KeyboardInterrupt:
-        this.stop("interrupted")
-        try:
-            while working:
-                working.remove(finished.get())
-        except KeyboardInterrupt:
-            for hand in working:
-                hand.abandon()
-            with contextlib.suppress(queue.Empty):
-                while working:
-                    working.remove(finished.get(timeout=_MOMENT_SECONDS))
-        raise
-    if this.error is not None:
-        raise this.error
 
 
 class LocalHand:

@@ -48,7 +48,7 @@ class Cluster:
         odd = [name for name, amount in self.resources.items() if not is_number(amount) or amount < 0]
         if odd or not isinstance(resources, Mapping | None):
             raise UsageError(f"resources={resources!r}: amounts by name are expected, as in {{'CPU': 1, 'GPU': 0.25}}")
-        own = not ray.is_initialized() and _connect(address)
+        own = _connect(address)
         if own and not any(_fits(self.resources, node["Resources"]) for node in ray.nodes()):
             raise UsageError(f"resources={self.resources}: this machine has {_readable(ray.cluster_resources())}")
         self.function = ray.put(function)  # once for each machine, however many workers it has
@@ -58,11 +58,19 @@ class Cluster:
 
 
 def _connect(address: str | None) -> bool:
-    """Connect to a cluster, or start one on this machine; whether it was started."""
+    """Be connected to a cluster: to that at the address, the one at hand, or one started here; whether it was."""
+    if ray.is_initialized():
+        here = ray.get_runtime_context().gcs_address
+        if address not in (None, "auto") and not _is_same(address, here):
+            raise UsageError(
+                f"address={address!r}: this process is connected to {here}; leave address= out, or call ray.shutdown()"
+            )
+        return False
+    named = "address=" if address else "RAY_ADDRESS="
     address = address or os.environ.get("RAY_ADDRESS") or None
     if address is not None and address.startswith("ray://"):
         raise UsageError(
-            f"address={address!r}: the study's own process must reach the workers, which a Ray client does not; run "
+            f"{named}{address!r}: the study's own process must reach the workers, which a Ray client does not; run "
             "the script on a machine of the cluster, or as a Ray job"
         )
     if address is not None and ":" in address:
@@ -70,12 +78,17 @@ def _connect(address: str | None) -> bool:
         try:
             socket.create_connection((host.strip("[]"), int(port)), _CALL_SECONDS).close()
         except (OSError, ValueError) as error:  # Ray itself would try for minutes, and then end this process
-            raise UsageError(f"address={address!r}: there is no Ray cluster ({error})") from None
+            raise UsageError(f"{named}{address!r}: there is no Ray cluster ({error})") from None
     try:
         ray.init(address=address, include_dashboard=None if address else False, logging_level="WARNING")
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise UsageError(f"address={address!r}: {error}") from error
+        raise UsageError(f"{named}{address!r}: {error}") from error
     return address is None
+
+
+def _is_same(address: str, here: str) -> bool:
+    (host, _, port), (own, _, own_port) = address.rpartition(":"), here.rpartition(":")
+    return port == own_port and host in (own, "localhost", "127.0.0.1")
 
 
 def _fits(wanted: Mapping[str, float], there: Mapping[str, float]) -> bool:
@@ -140,12 +153,12 @@ class RayHand(RemoteHand):
     def _clear(self, patience: float) -> str:
         actor, serving = self._actor, self._serving
         self._actor = self._serving = None
-        how = ""
+        how = "" if serving is None else "its connection broke"
         if serving is not None:
             try:
                 ray.get(serving, timeout=patience)
             except ray.exceptions.GetTimeoutError:
-                how = "its connection broke"
+                pass
             except ray.exceptions.RayError as error:
                 how = _how(error)
         if actor is not None:
@@ -158,7 +171,7 @@ def _how(error: Exception) -> str:
     """How an actor ended, from Ray's many words."""
     text = str(error)
     found = re.search(r"because (.+?)(?:\.\s|\.?$)", text, re.MULTILINE)
-    return found[1] if found else text.strip().splitlines()[-1]
+    return found[1] if found else (text.strip().splitlines() or [type(error).__name__])[-1]
 
 
 class _Actor:

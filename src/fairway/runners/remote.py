@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import cloudpickle
 
 from fairway.errors import StudyFailed, UsageError
+from fairway.referee import Referee
 from fairway.runners.evaluate import describe
 from fairway.runners.exchange import Exchange, Line
 from fairway.runners.run import Hand, Outcome, Run, write_down
@@ -75,6 +76,10 @@ class RemoteHand(Hand, ABC):
         """Have the trial that runs interrupted, and the worker end."""
 
     @abstractmethod
+    def abandon(self) -> None:
+        """End the worker at once."""
+
+    @abstractmethod
     def _clear(self, patience: float) -> str:
         """Wait so long for the worker's end, then put an end to it; how it ended."""
 
@@ -100,7 +105,7 @@ class RemoteHand(Hand, ABC):
                 raise
         return self._connection is not None
 
-    def _greet(self, referee: Any) -> bool:
+    def _greet(self, referee: Referee) -> bool:
         """Start a worker and wait until it is ready; False if the run is over first."""
         try:
             packed = cloudpickle.dumps(referee)

@@ -69,6 +69,12 @@ class Ready(NamedTuple):
     problem: str = ""
 
 
+class Batches(NamedTuple):
+    """From a worker: what it has reported since the last ones."""
+
+    batches: list[Reported]
+
+
 class Done(NamedTuple):
     """From a worker: its trial ended, with its last reports; the exception, if one ended it, and where it was."""
 
@@ -174,7 +180,7 @@ class _Worker:
                 batches, self._batches = self._batches, []
             try:
                 if batches:
-                    self._connection.send(batches)
+                    self._connection.send(Batches(batches))
                 if done is not None:
                     self._connection.send(done)
             except OSError:

@@ -21,15 +21,13 @@ from fairway.study import Study
 from fairway.terminators.terminator import Terminator
 from fairway.trial import Trial
 
-ROWS = "fairway"
+MEASURED = "fairway"
 """Under what name a result carries what `report` measured."""
 
 
-class Row(NamedTuple):
-    """What one report measured; `train_ns` is ABSENT for a checkpoint of an earlier step whose checks came late."""
+class Measured(NamedTuple):
+    """What one report measured: constraints where they were paid for, prices, the time since the last report."""
 
-    step: int
-    objective: float
     values: Sequence[float | None]
     prices: Sequence[int]
     train_ns: int
@@ -99,39 +97,39 @@ class Mirror:
     def hear(self, trial_id: str, result: Mapping[str, Any]) -> str:
         """Take in a result of a trial; why it stops, if it does."""
         trial = self.running[trial_id]
-        for row in self._rows(trial, result):
-            if trial.stopped:
-                break
-            if trial._begun < 0:
-                trial._begin(None)
-            if not math.isfinite(row.objective):
-                trial._failure = f"{self.problem.objective.metric} is {row.objective} at step {row.step}"
-                break
-            loss = self.problem.objective.sign * row.objective
-            amount = feasibility.violation(self.problem.constraints, row.values)
-            trial._settle(row.step, row.objective, loss, row.values, row.prices, amount, row.train_ns, row.last)
-        self._longest = max(self._longest, trial._last)
+        step = int(result["training_iteration"])
         if result.get("done"):
             self._done.add(trial_id)
+        if step <= trial._last or trial.stopped:  # Tune says it once more when a trial is done
+            return trial._verdict or trial._failure
+        objective, measured = self._objective(result), self._measured(result)
+        if trial._begun < 0:
+            trial._begin(None)
+        if math.isfinite(objective):
+            loss = self.problem.objective.sign * objective
+            amount = feasibility.violation(self.problem.constraints, measured.values)
+            trial._settle(step, objective, loss, measured.values, measured.prices, amount, *measured[2:])
+        else:
+            trial._failure = f"{self.problem.objective.metric} is {objective} at step {step}"
+        self._longest = max(self._longest, step)
         return trial._verdict or trial._failure
 
-    def _rows(self, trial: Trial, result: Mapping[str, Any]) -> list[Row]:
-        packed = result.get(ROWS)
-        if isinstance(packed, str):
-            rows = [Row(*row) for row in json.loads(packed)]
-            return [row for row in rows if row.step > trial._last or row.train_ns == ABSENT]
-        step = int(result["training_iteration"])
-        if step <= trial._last:
-            return []  # Tune says it once more when a trial is done
-        objective, *constraints = self.problem.metrics
-        if not _is_number(result.get(objective)):
+    def _objective(self, result: Mapping[str, Any]) -> float:
+        metric = self.problem.objective.metric
+        if not _is_number(result.get(metric)):
             there = ", ".join(name for name, value in result.items() if _is_number(value) and "/" not in name)
-            raise UsageError(f"the objective {objective!r} was not reported; what was: {there}")
-        values = [result.get(name) for name in constraints]
+            raise UsageError(f"the objective {metric!r} was not reported; what was: {there}")
+        return float(result[metric])
+
+    def _measured(self, result: Mapping[str, Any]) -> Measured:
+        packed = result.get(MEASURED)
+        if isinstance(packed, str):
+            return Measured(*json.loads(packed))
+        values = [result.get(constraint.metric) for constraint in self.problem.constraints]
         known = [float(value) if _is_number(value) and not math.isnan(value) else None for value in values]  # type: ignore[arg-type]
         prices = [ABSENT if value is None else 0 for value in known]
         train_ns = round(1e9 * float(result.get("time_this_iter_s", 0.0)))
-        return [Row(step, float(result[objective]), known, prices, train_ns, bool(result.get("done", False)))]
+        return Measured(known, prices, train_ns, bool(result.get("done", False)))
 
     def end(self, trial_id: str, result: Mapping[str, Any] | None = None, *, error: bool = False) -> None:
         """A trial ended, with an error or after a last result.
@@ -159,3 +157,15 @@ class Mirror:
 
 def _is_number(value: Any) -> bool:
     return hasattr(value, "__float__") and not isinstance(value, str | bytes)
+
+
+def mode_of(problem: Problem) -> str:
+    """What Tune calls the direction of the objective."""
+    return "max" if problem.objective.sign < 0 else "min"
+
+
+def agree(problem: Problem, metric: str | None, mode: str | None) -> None:
+    """Refuse a metric or mode of `TuneConfig` that is not the problem's objective."""
+    objective = problem.objective
+    if metric not in (None, objective.metric) or mode not in (None, mode_of(problem)):
+        raise UsageError(f"TuneConfig(metric={metric!r}, mode={mode!r}) is not the problem's objective, {objective}")

@@ -7,8 +7,10 @@ when something might be worth its price.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from ray import tune
 from fairway.clock import WallClock
 from fairway.errors import UsageError
 from fairway.events import Reported
-from fairway.integrations.raytune.mirror import ROWS, Row
+from fairway.integrations.raytune.mirror import MEASURED, Measured
 from fairway.problem import Problem
 from fairway.referee import Referee
 from fairway.stoppers.stopper import Stopper, StopperState
@@ -59,10 +61,9 @@ class _Posted(NamedTuple):
 
 
 class _Board:
-    """The actor at the desk. Experiments of one name may follow each other in one process, and find it there."""
+    """The actor at the desk."""
 
-    def begin(self, problem: Problem, stopper: Stopper) -> None:
-        """Forget what was, for a new experiment."""
+    def __init__(self, problem: Problem, stopper: Stopper) -> None:
         self._terms, self._posted = (problem, stopper), _Posted()
         self._expected: set[str] = set()
 
@@ -87,9 +88,12 @@ class Desk:
     """The scheduler's side."""
 
     def __init__(self, experiment: str, problem: Problem, stopper: Stopper) -> None:
-        board = ray.remote(_Board).options(name=_name(experiment), get_if_exists=True, num_cpus=0)
-        self._board, self._posted = board.remote(), _Posted()
-        ray.get(self._board.begin.remote(problem, stopper))
+        # Experiments of one name may follow each other in a process, and an actor takes its time to go.
+        name = f"{_name(experiment)}{secrets.token_hex(8)}"
+        self._board, self._posted = (
+            ray.remote(_Board).options(name=name, num_cpus=0).remote(problem, stopper),
+            _Posted(),
+        )
 
     def expect(self, trial_id: str) -> None:
         """Let a trial ask, from when it begins."""
@@ -104,7 +108,8 @@ class Desk:
 
 
 def _name(experiment: str) -> str:
-    return f"fairway desk of {experiment}"
+    """How the names of an experiment's desks begin."""
+    return f"fairway desk of {experiment} "
 
 
 @dataclass(frozen=True)
@@ -161,34 +166,23 @@ class _Reporter:
 
     def measure(self, metrics: Mapping[str, Any], constraints: Mapping[str, Given]) -> dict[str, Any]:
         """The metrics with the constraints that were worth it, NaN for those that were not."""
-        objective = self.problem.objective
+        objective, names = self.problem.objective, [limit.metric for limit in self.problem.constraints]
         if objective.metric not in metrics:
             raise UsageError(f"report: the objective {objective.metric!r} is missing; it has {', '.join(metrics)}")
+        given = {name: metrics[name] for name in (objective.metric, *names) if name in metrics} | dict(constraints)
         if objective.sign * float(metrics[objective.metric]) <= self._referee.bar:
             self._refresh()
-        trial = self._trial
-        given = {objective.metric: metrics[objective.metric], **constraints}
-        observed = trial._observe(given, None, None, {})
+        observed = self._trial._observe(given, None, None, {})
         if observed is None:
             return dict(metrics)  # the scheduler sees for itself that it is no number
-        rows = [self._settle(observed)]
-        late = trial._look_back() if rows[0].last else None
-        if late is not None:
-            rows.append(self._settle(late))
-        known = {}
-        for i, constraint in enumerate(self.problem.constraints):
-            measured = [row.values[i] for row in rows if row.values[i] is not None]
-            known[constraint.metric] = measured[-1] if measured else math.nan
-        return {**metrics, **known, ROWS: json.dumps(rows)}
+        self._trial._settle(*observed)
+        _, _, _, values, prices, _, train_ns, last = observed
+        known = {name: math.nan if value is None else value for name, value in zip(names, values, strict=True)}
+        return {**metrics, **known, MEASURED: json.dumps(Measured(list(values), list(prices), train_ns, last))}
 
     def go_on(self) -> None:
         """Tune has taken the report: what follows is training."""
         self._trial._mark = WallClock.ns()
-
-    def _settle(self, observed: tuple[Any, ...]) -> Row:
-        step, objective, _, values, prices, _, train_ns, last = observed
-        self._trial._settle(*observed)
-        return Row(step, objective, list(values), list(prices), train_ns, last)
 
 
 def _send_nowhere(batch: Reported) -> None:
@@ -226,12 +220,13 @@ def report(
 
 def _find(trial_id: str, total: int | None) -> _Reporter | None:
     """What reports for a trial; None where no scheduler of ours is in charge."""
-    try:
-        board = ray.get_actor(_name(tune.get_context().get_experiment_name()))
-    except ValueError:
-        return None
-    terms = ray.get(board.terms.remote(trial_id))
-    if terms is None:
-        return None
-    problem, stopper = terms
-    return _Reporter(board, problem, stopper, total)
+    prefix = _name(tune.get_context().get_experiment_name())
+    for name in ray.util.list_named_actors():
+        if name.startswith(prefix):
+            with contextlib.suppress(ValueError, ray.exceptions.RayActorError):  # that of an earlier experiment
+                board = ray.get_actor(name)
+                terms = ray.get(board.terms.remote(trial_id))
+                if terms is not None:
+                    problem, stopper = terms
+                    return _Reporter(board, problem, stopper, total)
+    return None

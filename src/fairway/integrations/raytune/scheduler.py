@@ -8,11 +8,12 @@ from typing import Any
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 from fairway.errors import UsageError
-from fairway.integrations.raytune.mirror import Mirror
+from fairway.integrations.raytune.mirror import Mirror, agree
 from fairway.integrations.raytune.report import Desk
 from fairway.problem import Problem
 from fairway.space import Int, Space
 from fairway.stoppers.stopper import Stopper
+from fairway.study import Study
 
 logger = logging.getLogger("fairway")
 
@@ -41,6 +42,11 @@ class StopperScheduler(FIFOScheduler):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_desk": None}
+
+    @property
+    def study(self) -> Study:
+        """The experiment as a study of ours: its `best` is the best feasible result, its `costs` what was saved."""
+        return self._mirror.study
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
         """Accept what `TuneConfig` says, if it is what the problem says."""
@@ -91,11 +97,3 @@ class StopperScheduler(FIFOScheduler):  # type: ignore[misc]
         """A line for Tune's status."""
         counts = self._mirror.study.counts
         return f"fairway {self.stopper}: {counts['stopped']} stopped, {counts['completed']} completed"
-
-
-def agree(problem: Problem, metric: str | None, mode: str | None) -> None:
-    """Refuse a metric or mode of `TuneConfig` that is not the problem's objective."""
-    objective = problem.objective
-    ours = (objective.metric, "max" if objective.sign < 0 else "min")
-    if metric not in (None, ours[0]) or mode not in (None, ours[1]):
-        raise UsageError(f"TuneConfig(metric={metric!r}, mode={mode!r}) is not the problem's objective, {objective}")

@@ -10,8 +10,7 @@ import cloudpickle
 from ray.tune.search import Searcher
 
 from fairway.errors import SpaceExhausted, UsageError
-from fairway.integrations.raytune.mirror import Mirror
-from fairway.integrations.raytune.scheduler import agree
+from fairway.integrations.raytune.mirror import Mirror, agree, mode_of
 from fairway.integrations.raytune.spaces import Table
 from fairway.problem import Problem
 from fairway.samplers.sampler import Sampler
@@ -40,8 +39,7 @@ class SamplerSearch(Searcher):  # type: ignore[misc]
             raise UsageError(
                 f"SamplerSearch({sampler!r}, {problem!r}): a sampler and a Problem of fairway are expected"
             )
-        objective = problem.objective
-        super().__init__(metric=objective.metric, mode="max" if objective.sign < 0 else "min")
+        super().__init__(metric=problem.objective.metric, mode=mode_of(problem))
         self.sampler, self.problem, self.seed = sampler, problem, seed
         self._table: Table | None = None
         self._mirror: Mirror | None = None
