@@ -35,11 +35,11 @@ METHODS: dict[str, tuple[fw.Sampler, int, int]] = {  # with seeds and evaluation
     "Blend": (fw.Blend(), 3, 100),
 }
 MODELS = {  # what a sampler's proposals depend on, by its module
-    "fairway.samplers.tpe": ("fairway.models.parzen",),
+    "fairway.samplers.tpe": ("fairway.models.parzen", "fairway.models.neighbours"),
     "fairway.samplers.bore": (),
-    "fairway.samplers.blend": ("fairway.samplers.tpe", "fairway.models.parzen"),
+    "fairway.samplers.blend": ("fairway.samplers.tpe", "fairway.models.parzen", "fairway.models.neighbours"),
     "fairway.samplers.gp": tuple(
-        f"fairway.models.{name}" for name in ("gaussian_process", "acquisition", "search", "transform")
+        f"fairway.models.{name}" for name in ("gaussian_process", "acquisition", "neighbours", "search", "transform")
     ),
 }
 TUNED = ("cifar10", "naval_propulsion", "slice_localization")  # the tasks that c-TPE's settings were chosen on

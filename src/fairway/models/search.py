@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from fairway.models.gaussian_process import Features, GaussianProcess
-from fairway.space import Space
+from fairway.models.neighbours import MOST_LEVELS, neighbours
 
 Array = NDArray[np.float64]
 
 _STEPS = 12  # of a local search
 _KEPT = 3  # points, after the first round of it
 _HALVINGS = 10  # of the way back to where a point is to be kept
-_MOST_LEVELS = 48  # of a discrete parameter that are looked at, at a time
 
 
 class Term(NamedTuple):
@@ -40,7 +39,7 @@ class Surface:
         column = {int(j): k for k, j in enumerate(features.of)}  # of a numerical parameter
         sizes = [parameter.size for parameter in self.space.values()]
         self._continuous = np.array(
-            [j for j, size in enumerate(sizes) if size > _MOST_LEVELS * 4 and features.numerical[column[j]]], int
+            [j for j, size in enumerate(sizes) if size > MOST_LEVELS * 4 and features.numerical[column[j]]], int
         )
         self._columns = np.array([column[int(j)] for j in self._continuous], int)
 
@@ -126,36 +125,6 @@ def _pulled_back(x: Array, moved: Array, keep: Callable[[Array], NDArray[np.bool
         inside, outside = np.where(kept, middle, inside), np.where(kept, outside, middle)
     moved[out] = inside
     return moved
-
-
-def other_levels(space: Space, x: Array) -> Array:
-    """Every point with one discrete parameter changed, to each of its levels."""
-    changed = [np.zeros((0, len(space)))]
-    for j, parameter in enumerate(space.values()):
-        if parameter.size <= _MOST_LEVELS:
-            edges = parameter.edges()
-            levels = (edges[:-1] + edges[1:]) / 2
-            changed.append(_with(np.nan_to_num(x, nan=0.5), j, np.tile(levels, (len(x), 1))))
-    return np.concatenate(changed)
-
-
-def neighbours(space: Space, x: Array, rng: np.random.Generator) -> Array:
-    """Every point with one parameter changed: to all other levels of a discrete one, a little and a lot otherwise."""
-    changed = [other_levels(space, x)]
-    filled = np.nan_to_num(x, nan=0.5)
-    for j, parameter in enumerate(space.values()):
-        if parameter.size > _MOST_LEVELS:
-            anywhere = np.tile(rng.random(4), (len(x), 1))
-            near = np.clip(filled[:, j, None] + 0.1 * rng.normal(size=(len(x), 2)), 0.0, 1.0)
-            changed.append(_with(filled, j, np.concatenate([anywhere, near], axis=1)))
-    return np.concatenate(changed)
-
-
-def _with(x: Array, j: int, values: Array) -> Array:
-    """Copies of points (n, d), one for each value (n, k) of a coordinate."""
-    copies = np.repeat(x, values.shape[1], axis=0)
-    copies[:, j] = values.ravel()
-    return copies
 
 
 def _best(surface: Surface, keep: Callable[[Array], NDArray[np.bool_]], x: Array, most: int) -> tuple[Array, Array]:

@@ -86,7 +86,8 @@ class GP(Sampler):
         if np.count_nonzero(~history.failed) < 2 or rng.random() < self.random_share:  # noqa: PLR2004
             return rng.random(len(history.space))
         from fairway.models.gaussian_process import Features  # noqa: PLC0415 - SciPy takes its time to load
-        from fairway.models.search import Surface, maximise, neighbours  # noqa: PLC0415
+        from fairway.models.neighbours import neighbours  # noqa: PLC0415
+        from fairway.models.search import Surface, maximise  # noqa: PLC0415
 
         space, features = history.space, Features(history.space)
         rows = self._rows(history)

@@ -48,9 +48,9 @@ class TPE(Sampler):
     """The tree-structured Parzen estimator, which looks at the objective alone.
 
     `start` random trials come first. The good group of n trials has ceil(`gamma` sqrt n) of them, or with
-    `growth="linear"` ceil(`gamma` n), at most 25. The best is proposed of `candidates` draws from the good density and
-    of the neighbours of the best trials, if `neighbours`. `ranked`: in the good density a better trial weighs more.
-    `bandwidth`, `floor` and `stay` say how wide kernels are (`fairway.models.parzen.Kernel`).
+    `growth="linear"` ceil(`gamma` n), at most 25. The best is proposed of `candidates` draws from the good density and,
+    with `neighbours`, of the best trials with one discrete parameter changed. `ranked`: in the good density a better
+    trial weighs more. `bandwidth`, `floor` and `stay` say how wide kernels are (`fairway.models.parzen.Kernel`).
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), sampler=fw.TPE(), seed=0)
@@ -87,14 +87,15 @@ class TPE(Sampler):
         factors = list(self._factors(history)) if np.count_nonzero(~history.failed) >= self.start else []
         if not factors:
             return rng.random(d)
+        from fairway.models.neighbours import each_level  # noqa: PLC0415
         from fairway.models.parzen import Axes, Kernel, Parzen  # noqa: PLC0415 - SciPy takes its time to load
-        from fairway.models.search import other_levels  # noqa: PLC0415
 
         axes, kernel = Axes(history.space), Kernel(self.bandwidth, self.floor, self.stay)
         good = [Parzen(axes, factor.good, kernel, ranked=self.ranked and factor.ranked) for factor in factors]
         drawn = [density.sample(self.candidates, rng) for density in good]
         if self.neighbours:
-            drawn.append(good[0].nudged(other_levels(history.space, self._incumbents(history)), rng))
+            steps = each_level(history.space, self._incumbents(history))
+            drawn.append(good[0].nudged(steps, rng))  # the objective's density, where it has a say
         x = np.concatenate(drawn)
         if math.isfinite(history.space.size):
             x = x[history.is_new(x)]

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from fairway.history import History
 from fairway.models.acquisition import log_probability_below
 from fairway.models.gaussian_process import Features, GaussianProcess, fit
-from fairway.models.search import Surface, Term, maximise, neighbours
+from fairway.models.neighbours import neighbours
+from fairway.models.search import Surface, Term, maximise
 from fairway.models.transform import Transform
 
 Array = NDArray[np.float64]
