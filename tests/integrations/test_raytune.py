@@ -204,6 +204,60 @@ def test_the_terminator_does_not_end_an_experiment_without_anything_feasible(tmp
     assert sum("auc" in result.metrics for result in results) < 20
 
 
+def test_a_trial_that_tune_tries_again_is_ruled_on_again(tmp_path):
+    def preempted(config):
+        marker = tmp_path / "seen"
+        if config["rate"] == 0.2 and not marker.exists():
+            marker.touch()
+            raise RuntimeError("preempted")
+        for step in range(6):
+            tune.report({"auc": config["rate"] + step / 100, "eod": 0.1})
+
+    scheduler = StopperScheduler(fw.ACE(truncation=0.5), PROBLEM)
+    results = fit(
+        preempted,
+        tmp_path,
+        samples=1,
+        param_space={"rate": tune.grid_search([0.9, 0.91, 0.92, 0.2])},
+        scheduler=scheduler,
+        max_concurrent_trials=1,
+        run={"failure_config": tune.FailureConfig(max_failures=1)},
+    )
+    assert {result.config["rate"]: result.metrics["training_iteration"] for result in results}[0.2] == 1
+    assert [record.status for record in scheduler.study.trials][-1] == "stopped"
+
+
+def test_a_stoppers_longest_step_ends_a_trial_as_complete(tmp_path):
+    def eager(config):
+        for step in range(8):
+            report({"auc": config["rate"] + step / 100}, constraints={"eod": lambda: 0.1})
+
+    scheduler = StopperScheduler(fw.ASHA(max_steps=4), PROBLEM)
+    results = fit(eager, tmp_path, samples=2, param_space={"rate": tune.uniform(0.1, 0.4)}, scheduler=scheduler)
+    assert not results.errors
+    assert {record.steps for record in scheduler.study.trials if record.status == "completed"} == {4}
+
+
+def test_a_search_that_is_restored_goes_on_with_trials_that_failed():
+    search = SamplerSearch(fw.Random(), PROBLEM, space={"rate": fw.Float(0.0, 1.0)}, seed=0)
+    search.suggest("a")
+    search.on_trial_complete("a", error=True)
+    search.on_trial_result("a", {"training_iteration": 1, "auc": 0.5, "eod": 0.1})
+    search.on_trial_complete("a", {"training_iteration": 2, "auc": 0.6, "eod": 0.1, "done": True})
+    assert [record.status for record in search._mirror.study.trials] == ["failed", "completed"]
+
+
+def test_a_stopper_hears_nested_metrics_and_leaves_out_what_is_not_of_its_space(caplog):
+    problem = fw.Problem(fw.Maximize("val/auc"), [fw.AtMost("val/eod", 0.25)])
+    ends = TerminatorStopper(fw.Target(0.4), problem, {"rate": fw.Float(0.0, 0.5)})
+    result = {"training_iteration": 1, "val": {"auc": 0.5, "eod": 0.1}, "done": True}
+    ends("a", {**result, "config": {"rate": 0.9}})
+    assert not ends.stop_all()
+    assert "leaves trial a out: parameter 'rate'" in caplog.text
+    ends("b", {**result, "config": {"rate": 0.4}})
+    assert ends.stop_all()
+
+
 def test_a_finite_space_of_ours_ends_the_search(tmp_path):
     search = SamplerSearch(fw.CTPE(), PROBLEM, space={"rate": fw.Choice([0.1, 0.2, 0.3])}, seed=0)
     results = fit(eager_rate, tmp_path, samples=50, search_alg=search)
@@ -267,6 +321,7 @@ def test_tunes_spaces_become_ours():
         ({"x": tune.sample_from(lambda spec: 1)}, "'x' is drawn by callsampler"),
         ({"a": {"x": tune.grid_search([1, 2])}}, "'a/x' is a grid_search"),
         ({"x": 3}, "nothing to search for"),
+        ({"x": [tune.uniform(0, 1), 3]}, "'x' is a list with domains in it"),
     ],
 )
 def test_what_tune_has_and_we_do_not_is_said(config, sentence):
@@ -289,6 +344,27 @@ def test_what_does_not_fit_together_is_said(tmp_path):
         SamplerSearch(fw.CTPE(), PROBLEM).suggest("a")
     with pytest.raises(fw.UsageError, match=r"metric='loss', mode='min'\) is not the problem's objective"):
         StopperScheduler(fw.ACE(), PROBLEM).set_search_properties("loss", "min")
+
+
+def test_a_search_searches_one_space():
+    search = SamplerSearch(fw.Random(), PROBLEM, seed=0)
+    search.set_search_properties(None, None, {"rate": tune.uniform(0, 1)})
+    search.suggest("a")
+    search.on_trial_complete("a", error=True)
+    with pytest.raises(fw.UsageError, match="has searched another param_space before"):
+        search.set_search_properties(None, None, {"depth": tune.randint(1, 5)})
+
+
+def test_a_trial_that_reports_nothing_or_arrays_fails_alone():
+    mirror = Mirror(fw.Space({"x": fw.Int(0, 9)}), PROBLEM)
+    mirror.ask("a")
+    mirror.ask("b")
+    mirror.end("a", {})
+    mirror.end("b", {"training_iteration": 1, "auc": 0.5, "eod": np.array([0.1, 0.2])})
+    assert [(record.status, record.feasible) for record in mirror.study.trials] == [
+        ("failed", None),
+        ("completed", None),
+    ]
 
 
 def test_a_result_without_the_objective_names_what_it_has():

@@ -108,10 +108,11 @@ def _work_together(this: Run) -> None:
         finished.put(hand)
 
     finished: queue.SimpleQueue[Hand] = queue.SimpleQueue()  # Thread.join forgets a thread when it is interrupted
-    working = set(this.hands)
-    for i, hand in enumerate(this.hands):
-        threading.Thread(target=work, args=(hand,), name=f"fairway worker {i}", daemon=True).start()
+    working: set[Hand] = set()
     try:
+        for i, hand in enumerate(this.hands):
+            working.add(hand)
+            threading.Thread(target=work, args=(hand,), name=f"fairway worker {i}", daemon=True).start()
         while working:
             working.remove(finished.get())
     except KeyboardInterrupt:

@@ -200,9 +200,9 @@ class RemoteHand(Hand, ABC):
 
     def _bury(self, patience: float = _PATIENCE_SECONDS) -> str:
         """Clear away what there is of a worker; how it ended."""
+        how = self._clear(patience)  # first: what is being sent to a worker that does not listen ends with it
         if self._line is not None:
             self._exchange.remove(self._line)
-        how = self._clear(patience)
         if self._connection is not None:
             self._connection.close()
         self._line = self._connection = None

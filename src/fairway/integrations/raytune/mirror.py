@@ -90,17 +90,18 @@ class Mirror:
         return trial.params
 
     def begin(self, trial_id: str, params: Mapping[str, Value]) -> None:
-        """Begin a trial whose parameters are given."""
+        """Begin a trial whose parameters are given; one that ended in Tune may begin again there."""
+        self.ended.discard(trial_id)
         self.study.enqueue(params)
         self.running[trial_id] = self.study.ask()
 
     def hear(self, trial_id: str, result: Mapping[str, Any]) -> str:
         """Take in a result of a trial; why it stops, if it does."""
         trial = self.running[trial_id]
-        step = int(result["training_iteration"])
+        step = int(result.get("training_iteration", 0))  # none if it reported nothing
         if result.get("done"):
             self._done.add(trial_id)
-        if step <= trial._last or trial.stopped:  # Tune says it once more when a trial is done
+        if step <= trial._last or trial.stopped:  # nothing new: Tune says it once more when a trial is done
             return trial._verdict or trial._failure
         objective, measured = self._objective(result), self._measured(result)
         if trial._begun < 0:
@@ -108,10 +109,15 @@ class Mirror:
         if math.isfinite(objective):
             loss = self.problem.objective.sign * objective
             amount = feasibility.violation(self.problem.constraints, measured.values)
-            trial._settle(step, objective, loss, measured.values, measured.prices, amount, *measured[2:])
+            last = measured.last or step == trial._pace.total
+            trial._settle(step, objective, loss, measured.values, measured.prices, amount, measured.train_ns, last)
         else:
             trial._failure = f"{self.problem.objective.metric} is {objective} at step {step}"
         self._longest = max(self._longest, step)
+        most = trial._pace.total  # the stopper's own
+        if most is not None and step >= most:
+            self._done.add(trial_id)
+            return trial._verdict or trial._failure or f"step {step} is the last that the stopper allows"
         return trial._verdict or trial._failure
 
     def _objective(self, result: Mapping[str, Any]) -> float:
@@ -156,7 +162,13 @@ class Mirror:
 
 
 def _is_number(value: Any) -> bool:
-    return hasattr(value, "__float__") and not isinstance(value, str | bytes)
+    if isinstance(value, str | bytes):
+        return False
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def mode_of(problem: Problem) -> str:

@@ -155,6 +155,8 @@ class _Reporter:
         self._read = -math.inf
         self._refresh()
         self._trial = Trial(0, {}, seed=0, referee=self._referee, send=_send_nowhere, clock=WallClock())
+        if total is None and stopper.longest is None and stopper.interval not in (1, "adaptive"):
+            raise UsageError(f"report: with interval={stopper.interval!r} say how many steps there are, with total=")
         if total is not None:
             self._trial.steps(total)
 

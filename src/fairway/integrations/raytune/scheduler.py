@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.utils import flatten_dict
 
 from fairway.errors import UsageError
 from fairway.integrations.raytune.mirror import Mirror, agree
@@ -35,8 +36,10 @@ class StopperScheduler(FIFOScheduler):  # type: ignore[misc]
             )
         self.stopper, self.problem = stopper, problem
         self._metric = problem.objective.metric
-        self._mirror = Mirror(Space({"number": Int(0, 2**31)}), problem, stopper=stopper, seed=0)
+        self._mirror = self._fresh()
         self._desk: Desk | None = None
+        self._experiment = ""
+        self._begun = 0
         self.reasons: dict[str, str] = {}
         """Why trials were stopped, by their ids."""
 
@@ -55,14 +58,28 @@ class StopperScheduler(FIFOScheduler):  # type: ignore[misc]
         return True
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
-        """Begin it here too; the first one opens the desk that `report` asks."""
+        """Begin it here too; the first one of an experiment opens the desk that `report` asks.
+
+        Tune adds a trial again when it tries it again, and the finished ones of an experiment that it restores.
+        """
         del tune_controller
+        if trial.experiment_dir_name != self._experiment:
+            if self._experiment:
+                self._mirror = self._fresh()
+            self._experiment, self._desk = trial.experiment_dir_name, None
         if self._desk is None and self.problem.constraints:
-            self._desk = Desk(trial.experiment_dir_name, self.problem, self.stopper)
+            self._desk = Desk(self._experiment, self.problem, self.stopper)
         if self._desk is not None:
             self._desk.expect(trial.trial_id)
-        if trial.trial_id not in self._mirror.running and trial.trial_id not in self._mirror.ended:
-            self._mirror.begin(trial.trial_id, {"number": len(self._mirror.running) + len(self._mirror.ended)})
+        if trial.trial_id in self._mirror.running or trial.is_finished() and trial.trial_id in self._mirror.ended:
+            return
+        self._mirror.begin(trial.trial_id, {"number": self._begun})
+        self._begun += 1
+        if trial.is_finished():
+            self._mirror.end(trial.trial_id, flatten_dict(trial.last_result or {}), error=trial.status == trial.ERROR)
+
+    def _fresh(self) -> Mirror:
+        return Mirror(Space({"number": Int(0, 2**31)}), self.problem, stopper=self.stopper, seed=0)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Rule on a result."""

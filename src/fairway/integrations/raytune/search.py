@@ -14,7 +14,7 @@ from fairway.integrations.raytune.mirror import Mirror, agree, mode_of
 from fairway.integrations.raytune.spaces import Table
 from fairway.problem import Problem
 from fairway.samplers.sampler import Sampler
-from fairway.space import Parameter, Space
+from fairway.space import Parameter, Space, Value
 
 
 class SamplerSearch(Searcher):  # type: ignore[misc]
@@ -43,6 +43,7 @@ class SamplerSearch(Searcher):  # type: ignore[misc]
         self.sampler, self.problem, self.seed = sampler, problem, seed
         self._table: Table | None = None
         self._mirror: Mirror | None = None
+        self._params: dict[str, Mapping[str, Value]] = {}  # by Tune's ids
         self._space = Space(space) if isinstance(space, Mapping) and not isinstance(space, Space) else space
         if self._space is not None:
             self._prepare({})
@@ -57,8 +58,11 @@ class SamplerSearch(Searcher):  # type: ignore[misc]
         """Take Tune's search space, unless one of ours was given."""
         del spec
         agree(self.problem, metric, mode)
+        before = self._table
         if self._mirror is None or not len(self._mirror.study.history):
             self._prepare(config)
+        elif before is not None and Table.of(config, self._space).space != before.space:
+            raise UsageError("SamplerSearch has searched another param_space before; make another one")
         return True
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str:
@@ -66,25 +70,34 @@ class SamplerSearch(Searcher):  # type: ignore[misc]
         if self._mirror is None or self._table is None:
             raise UsageError("SamplerSearch has no search space: give space=, or the Tuner a param_space")
         try:
-            params = self._mirror.ask(trial_id)
+            params = self._params[trial_id] = self._mirror.ask(trial_id)
         except SpaceExhausted:
             return str(Searcher.FINISHED)
         return self._table.to_theirs(params)
 
     def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
         """Learn from a result on the way."""
-        if self._mirror is not None and trial_id in self._mirror.running:
+        if self._mirror is not None and self._is_running(trial_id):
             self._mirror.hear(trial_id, result)
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
         """Learn how a trial ended."""
-        if self._mirror is not None:
+        if self._mirror is not None and self._is_running(trial_id):
             self._mirror.end(trial_id, result, error=error)
+            if not error:  # one that failed may be tried again
+                del self._params[trial_id]
+
+    def _is_running(self, trial_id: str) -> bool:
+        """Whether a trial runs; one of ours that Tune tries again, or goes on with, begins again."""
+        assert self._mirror is not None
+        if trial_id not in self._mirror.running and trial_id in self._params:
+            self._mirror.begin(trial_id, self._params[trial_id])
+        return trial_id in self._mirror.running
 
     def save(self, checkpoint_path: str) -> None:
         """Keep all that was learned in a file."""
-        Path(checkpoint_path).write_bytes(cloudpickle.dumps((self._table, self._mirror)))
+        Path(checkpoint_path).write_bytes(cloudpickle.dumps((self._table, self._mirror, self._params)))
 
     def restore(self, checkpoint_path: str) -> None:
         """Go on from such a file."""
-        self._table, self._mirror = cloudpickle.loads(Path(checkpoint_path).read_bytes())
+        self._table, self._mirror, self._params = cloudpickle.loads(Path(checkpoint_path).read_bytes())

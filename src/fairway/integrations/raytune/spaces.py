@@ -75,6 +75,10 @@ def _leaves(config: Mapping[str, Any], path: Path = ()) -> list[tuple[Path, Any]
     for key, part in config.items():
         if isinstance(part, Mapping) and not _is_grid(part):
             found += _leaves(part, (*path, str(key)))
+        elif isinstance(part, list | tuple) and any(isinstance(each, sample.Domain) or _is_grid(each) for each in part):
+            raise UsageError(
+                f"parameter {'/'.join((*path, str(key)))!r} is a list with domains in it; name each of them"
+            )
         else:
             found.append(((*path, str(key)), part))
     return found

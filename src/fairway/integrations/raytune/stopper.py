@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ray.tune import Callback, Stopper
+from ray.tune.utils import flatten_dict
 
 from fairway.errors import UsageError
 from fairway.integrations.raytune.mirror import Mirror
@@ -48,8 +49,13 @@ class TerminatorStopper(Stopper, Callback):  # type: ignore[misc]
         if trial_id in mirror.ended:
             return False
         if trial_id not in mirror.running:
-            mirror.begin(trial_id, self._table.to_ours(result.get("config", {})))
-        mirror.hear(trial_id, result)
+            try:
+                mirror.begin(trial_id, self._table.to_ours(result.get("config", {})))
+            except UsageError as error:  # a trial that is not of the space is no reason to end the others
+                logger.warning("TerminatorStopper leaves trial %s out: %s", trial_id, error)
+                mirror.ended.add(trial_id)
+                return False
+        mirror.hear(trial_id, flatten_dict(result))
         if result.get("done"):
             self._end(trial_id)
         return False
