@@ -33,10 +33,13 @@ faults: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.speed
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.speed.ray
+	$(BIN)/python -m bench.scale
 
 papers: $(VENV)/.bench
 	$(BIN)/python -m bench.papers.ace_curves $(if $(DATA),--data "$(DATA)")
 	$(BIN)/python -m bench.papers.staleness $(if $(DATA),--data "$(DATA)")
+	$(BIN)/python -m bench.papers.plugged_in $(if $(DATA),--data "$(DATA)")
 	$(BIN)/python -m bench.papers.ctpe_tabular $(if $(ANCHORS),--anchors "$(ANCHORS)")
 	$(BIN)/python -m bench.papers.cikm2021 $(if $(ANCHORS),--anchors "$(ANCHORS)")
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.papers.termination $(if $(TERMINATION),--data "$(TERMINATION)") $(if $(DATA),--curves "$(DATA)")

@@ -1,6 +1,6 @@
 """How many workers one owner can serve: what its work costs, measured, and what that comes to with 10 to 10,000.
 
-    python -m bench.scale [--data credit.npz] [--out bench/results/scale.md]
+    python -m bench.scale [--out bench/results/scale.md]
 
 The owner hears every worker, writes what it says in one transaction a look, folds it, and passes it on to all others.
 Measured here, on a study in SQLite, without any training: hearing and writing a batch; looking at a worker that has no
@@ -9,39 +9,33 @@ is
 
     N f (hear + write) + N t look + N (N - 1) f pass
 
-seconds a second. It saturates at 1. A worker's own load is (N - 1) f times what it takes to fold an event in.
-With `--data` it also simulates, on recorded curves, what knowing of each other late does to what is found.
+seconds a second. It saturates at 1. A worker's own load is (N - 1) f times what it takes to fold an event in. What it
+costs that workers know of each other late is simulated by `python -m bench.papers.staleness`.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import pickle
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-from rich.progress import track
-
 import fairway as fw
-from bench.papers.ace_curves import LIMIT, PAPER_PRICE, load
 from fairway.clock import WallClock
 from fairway.events import Reported
 from fairway.runners.exchange import Exchange, Line
-from fairway.runners.worker import FLUSH_SECONDS, NEWS_SECONDS
+from fairway.runners.worker import FLUSH_SECONDS, NEWS_SECONDS, Batches
 from fairway.trial import Trial
 
 WORKERS = (10, 30, 100, 300, 1000, 3000, 10_000)
 PACES = {"10 reports a second": 10.0, "1 report a second": 1.0, "6 reports a minute": 0.1}
-STALENESS = (0.0, 0.1, 1.0, 10.0)
 
 
 class Costs(NamedTuple):
@@ -77,9 +71,8 @@ def measure(lines: int = 64, rounds: int = 40) -> Costs:
             referee = owner.enlist()
             asked = owner.assign(referee.worker)
             here, far = Pipe()
-            trial = Trial(
-                asked.number, dict(asked.params), seed=0, referee=referee, send=_Sender(far), clock=WallClock()
-            )
+            send = partial(_send, far)
+            trial = Trial(asked.number, dict(asked.params), seed=0, referee=referee, send=send, clock=WallClock())
             trial.steps(10_000)
             there.append((far, trial))
             ours.append(Line(here, referee.worker))
@@ -102,12 +95,8 @@ def measure(lines: int = 64, rounds: int = 40) -> Costs:
         return Costs(statistics.median(hear), statistics.median(look), passed, fold)
 
 
-class _Sender:
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def __call__(self, batch: Reported) -> None:
-        self._connection.send([batch])
+def _send(connection: Connection, batch: Reported) -> None:
+    connection.send(Batches([batch]))
 
 
 def _fold_all(trial: Trial, events: Sequence[Reported]) -> None:
@@ -144,52 +133,11 @@ def table(costs: Costs) -> list[str]:
     return lines
 
 
-def _regret(job: tuple[str, str, float, int]) -> float:
-    path, method, staleness, seed = job
-    recording, best = load(path)
-    stopper = fw.ACE(tolerance="hard") if method == "ACE hard" else fw.ACE()
-    study = fw.Study(recording.space, fw.Maximize("auc"), [fw.AtMost("eod", LIMIT)], stopper=stopper, seed=seed)
-    fw.simulate(study, recording, workers=16, budget=10.0, constraint_price=PAPER_PRICE, staleness=staleness)
-    assert study.best is not None
-    auc = study.best.metrics["auc"]
-    assert auc is not None
-    return 1000 * (best - auc)
-
-
-def staleness(path: str, seeds: int, processes: int) -> list[str]:
-    """Regret by how late workers know of each other; differences are paired over seeds."""
-    settings = [(method, late) for method in ("ACE", "ACE hard") for late in STALENESS]
-    jobs = [(path, *setting, seed) for setting in settings for seed in range(seeds)]
-    with Pool(processes) as pool:
-        found = list(track(pool.imap(_regret, jobs), "simulating", total=len(jobs)))
-    regrets = dict(zip(settings, np.reshape(found, (len(settings), seeds)), strict=True))
-    lines = [
-        f"16 workers, 10 virtual seconds, {seeds} seeds: regret in AUC x 1000, and how far from knowing at once.",
-        "",
-        f"| stopper | {' | '.join(f'{late:g} s' for late in STALENESS)} |",
-        f"| --- |{' --- |' * len(STALENESS)}",
-    ]
-    for method in ("ACE", "ACE hard"):
-        cells = []
-        for late in STALENESS:
-            ours, apart = regrets[method, late], regrets[method, late] - regrets[method, 0.0]
-            shown = f"{ours.mean():.2f} ± {ours.std(ddof=1) / seeds**0.5:.2f}"
-            cells.append(shown if not late else f"{shown} ({apart.mean():+.2f} ± {apart.std(ddof=1) / seeds**0.5:.2f})")
-        lines.append(f"| {method} | {' | '.join(cells)} |")
-    return lines
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default=os.environ.get("FAIRWAY_CREDIT_CURVES"), help="credit.npz")
-    parser.add_argument("--seeds", type=int, default=40)
-    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("bench/results/scale.md"))
     given = parser.parse_args()
-    lines = ["# How many workers one owner can serve", "", *table(measure())]
-    if given.data:
-        lines += ["", "## Knowing of each other late", "", *staleness(given.data, given.seeds, given.processes)]
-    text = "\n".join(lines) + "\n"
+    text = "\n".join(["# How many workers one owner can serve", "", *table(measure())]) + "\n"
     print(text)
     given.out.write_text(text)
 

@@ -8,29 +8,36 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parent.parent / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
 
 
-def blocks(name):
-    return re.findall(r"^```python\n(.*?)^```", (DOCS / name).read_text(), re.DOTALL | re.MULTILINE)
+def blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 @pytest.mark.filterwarnings("ignore")
-def test_the_snippets_of_the_migration_page_run(tmp_path, monkeypatch, capsys):
+def test_the_snippets_of_a_page_run(page, tmp_path, monkeypatch, capsys):
+    found = blocks(page)
+    if not found:
+        return
     optuna = pytest.importorskip("optuna")
     ray = pytest.importorskip("ray")
-    monkeypatch.setenv("HOME", str(tmp_path))  # where Ray Tune keeps its results
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    monkeypatch.setenv("HOME", str(tmp_path))  # where Ray Tune keeps its results
     ray.shutdown()
     ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-    names = {"__name__": "migrate"}
-    ran = blocks("migrate.md")
-    assert len(ran) == 9
+    names = {"__name__": page.stem}
     try:
-        for block in ran:
-            exec(compile(block, "migrate.md", "exec"), names)
-            if isinstance(names.get("study"), optuna.Study):
-                names.setdefault("optuna_study", names["study"])
+        for block in found:
+            exec(compile(block, page.name, "exec"), names)
     finally:
         ray.shutdown()
-    printed = capsys.readouterr().out
-    assert printed.count("Best(number=") == 3
+    printed = sum(block.count("print(study.best)") for block in found)
+    assert capsys.readouterr().out.count("Best(number=") == printed
+
+
+@pytest.mark.parametrize("page", [*PAGES, DOCS.parent / "README.md"], ids=lambda page: page.name)
+def test_what_a_page_links_to_is_there(page):
+    for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / link).exists(), link

@@ -1,10 +1,6 @@
 """Our stoppers inside Optuna and Ray Tune, beside their own, on recorded credit curves at equal virtual seconds.
 
-    python -m bench.papers.plugged_in --data credit.npz [--seeds 10] [--tune-seeds 4] [--out bench/results]
-
-One worker, random configurations in the same order for a seed, a check at 1.94 times the mean price of a step. What is
-theirs prunes on the objective and pays for one check when a trial completes, as one does today; ours pays when it is
-worth it. Where ours decides time passes for real, at a tenth of its pace, because prices are measured.
+python -m bench.papers.plugged_in --data credit.npz [--seeds 10] [--tune-seeds 4] [--out bench/results]
 """
 
 from __future__ import annotations
@@ -28,6 +24,10 @@ from bench.papers.ace_curves import LIMIT, PAPER_PRICE, load
 
 BUDGET = 40.0
 PACE = 0.1
+HOW = """\
+One worker, random configurations in the same order for a seed, a check at 1.94 times the mean price of a step. What is
+theirs prunes on the objective and pays for one check when a trial completes, as one does today; ours pays when it is
+worth it. Where ours decides time passes for real, at a tenth of its pace, because prices are measured."""
 os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 
 
@@ -119,7 +119,7 @@ def in_tune(path: str, arm: str, seed: int) -> float:
     schedulers = {
         "no scheduler": FIFOScheduler,
         "ASHAScheduler": lambda: ASHAScheduler(max_t=10_000),
-        "MedianStoppingRule": MedianStoppingRule,
+        "MedianStoppingRule": lambda: MedianStoppingRule(time_attr="training_iteration", grace_period=5),
         "fairway's ACE": lambda: StopperScheduler(fw.ACE(), problem),
         "fairway's ACE, hard": lambda: StopperScheduler(fw.ACE(tolerance="hard"), problem),
     }
@@ -186,7 +186,7 @@ def main() -> None:
         parser.error("say where the recorded curves are: --data credit.npz, or FAIRWAY_CREDIT_CURVES")
     data = str(Path(given.data).resolve())
     _, best = load(data)
-    lines = ["# Our stoppers inside Optuna and Ray Tune", "", *str(__doc__).strip().splitlines()[-4:], ""]
+    lines = ["# Our stoppers inside Optuna and Ray Tune", "", HOW, ""]
     lines += [f"{BUDGET:g} virtual seconds. Regret is in AUC x 1000 under eod <= {LIMIT}, ± its error over seeds.", ""]
     lines += ["| tool | what stops trials | regret | without a feasible model |", "| --- | --- | --- | --- |"]
     for tool, arms, one, seeds in (

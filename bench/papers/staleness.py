@@ -21,7 +21,7 @@ import fairway as fw
 from bench.papers.ace_curves import LIMIT, PAPER_PRICE, WORKERS, load
 
 BUDGET = 20.0
-STALENESS = (0.0, 0.1, 1.0)
+STALENESS = (0.0, 0.1, 1.0, 10.0)
 METHODS = {"ACE": fw.ACE(), "ACE interval 1": fw.ACE(interval=1), "ACE hard": fw.ACE(tolerance="hard")}
 Job = tuple[str, str, float, int]
 
