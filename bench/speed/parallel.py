@@ -10,9 +10,10 @@ import os
 import statistics
 import tempfile
 import time
+from typing import Any
 
 import fairway as fw
-from fairway.events import Reported
+from fairway.events import Reported, Told
 
 STEPS, TRIALS = 400, 8
 
@@ -23,12 +24,7 @@ def main() -> None:
     ratio = statistics.median(b / a for a, b in pairs)
     print(f"process workers on {os.cpu_count()} cores, 1 ms of CPU a step, stored in SQLite")
     print(f"  one worker {one:7.0f} steps a second, two {two:7.0f}: x {ratio:.2f}   (bar: at least 1.8)")
-    ages = _ages()
-    quantiles = statistics.quantiles(ages, n=100)
-    print(
-        f"  age of another worker's report when it is known, 4 workers: median {quantiles[49] * 1e3:.0f} ms, "
-        f"95% {quantiles[94] * 1e3:.0f} ms, 99% {quantiles[98] * 1e3:.0f} ms, {len(ages)} batches"
-    )
+    print(ages())
 
 
 def _train(trial: fw.Trial) -> None:
@@ -65,29 +61,34 @@ def _rate(workers: int) -> float:
         return float(STEPS * len(study.trials) / (max(ended) - min(began)))
 
 
-def _ages() -> list[float]:
-    """Seconds from a report to the moment another worker process has folded it in."""
+def ages(**settings: Any) -> str:
+    """How old a report is when another of four workers, of a kind that settings say, has folded it in; in words."""
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/study.db"
         study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("age"), stopper=fw.Never(), storage=url, seed=0)
 
         def train(trial: fw.Trial) -> None:
-            ages: list[float] = []
+            seconds: list[float] = []
             fold = trial._referee.fold
 
-            def fold_and_time(event: Reported) -> None:
+            def fold_and_time(event: Reported | Told) -> None:
                 if isinstance(event, Reported):
-                    ages.append(time.time() + event.objective[0])  # its oldest row carries minus the time it was made
+                    seconds.append(time.time() + event.objective[0])  # its oldest row carries minus when it was made
                 fold(event)
 
-            trial._referee.fold = fold_and_time  # type: ignore[method-assign,assignment]
+            trial._referee.fold = fold_and_time  # type: ignore[method-assign]
             for _ in trial.steps(1500):
                 time.sleep(0.002)
                 trial.report(age=-time.time())
-            trial.note(ages=ages)
+            trial.note(ages=seconds)
 
-        study.optimize(train, trials=4, workers=4, progress=False)
-        return [age for trial in study.trials for age in trial.notes["ages"]]
+        study.optimize(train, trials=4, workers=4, progress=False, **settings)
+        found = [age for trial in study.trials for age in trial.notes["ages"]]
+    quantiles = statistics.quantiles(found, n=100)
+    return (
+        f"  age of another worker's report when it is known, 4 workers: median {quantiles[49] * 1e3:.0f} ms, "
+        f"95% {quantiles[94] * 1e3:.0f} ms, 99% {quantiles[98] * 1e3:.0f} ms, {len(found)} batches   (bar: 100)"
+    )
 
 
 if __name__ == "__main__":

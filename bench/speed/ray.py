@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import fairway as fw
+from bench.speed.parallel import ages
 
 os.environ |= {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1", "RAY_DEDUP_LOGS": "1", "TUNE_RESULT_BUFFER_LENGTH": "1"}
 TRIALS, REPORTS, MANY, ROUNDS = 200, 20, 2000, 3
@@ -46,11 +47,7 @@ def main() -> None:
     say(f"  fairway, ACE, stored in SQLite      {stored:7.1f}: {stored_ratio:6.1f} x")
     added, theirs = _added(), _tunes_added()
     say(f"  a report adds {added * 1e6:.1f} us in a worker, in Ray Tune {theirs * 1e6:.0f} us   (bar: at most 100)")
-    ages = statistics.quantiles(_ages(), n=100)
-    say(
-        f"  age of another worker's report when it is known, 4 actors: median {ages[49] * 1e3:.0f} ms, "
-        f"95% {ages[94] * 1e3:.0f} ms, 99% {ages[98] * 1e3:.0f} ms   (bar: 100)"
-    )
+    say(ages(backend="ray", resources={"CPU": 0.5}))
     ray.shutdown()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     node, _ = (cluster.add_node(num_cpus=1) for _ in range(2))
@@ -150,37 +147,6 @@ def _work() -> None:
     end = time.thread_time_ns() + 200_000
     while time.thread_time_ns() < end:
         pass
-
-
-def _ages() -> list[float]:
-    """Seconds from a report to the moment another actor has folded it in."""
-    with tempfile.TemporaryDirectory() as folder:
-        study = fw.Study(
-            {"x": fw.Float(0.0, 1.0)},
-            fw.Minimize("age"),
-            stopper=fw.Never(),
-            storage=f"sqlite:///{folder}/study.db",
-            seed=0,
-        )
-
-        def train(trial: fw.Trial) -> None:
-            ages: list[float] = []
-            fold = trial._referee.fold
-
-            def fold_and_time(event: Any) -> None:
-                if hasattr(event, "objective"):
-                    ages.append(time.time() + event.objective[0])  # its oldest row carries minus the time it was made
-                fold(event)
-
-            trial._referee.fold = fold_and_time  # type: ignore[method-assign]
-            for _ in trial.steps(1500):
-                time.sleep(0.002)
-                trial.report(age=-time.time())
-            trial.note(ages=ages)
-
-        resources = {"CPU": 0.5}
-        study.optimize(train, trials=4, workers=4, backend="ray", resources=resources, progress=False)
-        return [age for trial in study.trials for age in trial.notes["ages"]]
 
 
 def _lose(cluster: Any, node: Any) -> str:

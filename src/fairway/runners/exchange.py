@@ -1,7 +1,8 @@
 """One thread that hears every worker of a run, writes what they say, and passes on what the others wrote.
 
 What came in at one look is written in one transaction, however many workers it came from. A worker that is slow to take
-in its news waits for the rest of them; nobody waits for it.
+in its news waits for the rest of them. The others wait for it only where one event alone is more than its connection
+holds, and no longer than it lives.
 """
 
 from __future__ import annotations
