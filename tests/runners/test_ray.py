@@ -123,8 +123,10 @@ def test_a_timeout_ends_a_trial_and_an_interrupted_one_cleans_up(local, tmp_path
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     study = make_study()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored in the background
     threading.Thread(target=interrupt).start()
     study.optimize(sleepy, trials=1, workers=1, backend="ray")
+    signal.signal(signal.SIGINT, before)
     assert study.ended == "interrupted"
     assert (tmp_path / "woken").exists()
 
