@@ -180,7 +180,7 @@ class Parzen:
         return total.astype(np.float32)
 
     def sample(self, n: int, rng: np.random.Generator) -> Points:
-        """Draws (n, d): a component for each, then a draw from its product kernel."""
+        """Draws (n, d), not snapped yet: a component for each, then a draw from its product kernel."""
         axes, c, h = self._axes, self._c, self._h
         d = len(axes.axes)
         component = np.searchsorted(np.cumsum(self._w), rng.random(n)).clip(max=len(c))
@@ -196,15 +196,14 @@ class Parzen:
             other += other >= own
             option = np.where((keep[:, j] < self._kernel.stay) | (size == 1), own, other)
             drawn[:, j] = (option + 0.5) / size
-        drawn = np.where(np.isnan(centres), u, drawn)
-        return axes.space.snap(np.clip(drawn, 0.0, 1.0))
+        return np.clip(np.where(np.isnan(centres), u, drawn), 0.0, 1.0)
 
     def nudged(self, x: Points, rng: np.random.Generator) -> Points:
-        """Points (n, d) with their real coordinates moved as far as kernels are wide."""
+        """Points (n, d), not snapped yet, with their real coordinates moved as far as kernels are wide."""
         real = self._axes.real
         moved = x.copy()
         moved[:, real] += self._h[real] * rng.normal(size=(len(x), len(real)))
-        return self._axes.space.snap(np.clip(moved, 0.0, 1.0))
+        return np.clip(moved, 0.0, 1.0)
 
 
 def _spread(values: Points) -> tuple[NDArray[np.intp], NDArray[np.float64]]:

@@ -96,7 +96,7 @@ class TPE(Sampler):
         if self.neighbours:
             steps = each_level(history.space, self._incumbents(history))
             drawn.append(good[0].nudged(steps, rng))  # the objective's density, where it has a say
-        x = np.concatenate(drawn)
+        x = history.space.snap(np.concatenate(drawn))
         if math.isfinite(history.space.size):
             x = x[history.is_new(x)]
             if not len(x):
