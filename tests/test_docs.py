@@ -26,7 +26,7 @@ def test_the_snippets_of_a_page_run(page, tmp_path, monkeypatch, capsys):
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     monkeypatch.setenv("HOME", str(tmp_path))  # where Ray Tune keeps its results
     ray.shutdown()
-    ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    ray.init("local", num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
     names = {"__name__": page.stem}
     try:
         for block in found:

@@ -197,7 +197,7 @@ def main() -> None:
             import ray  # noqa: PLC0415 - optional
 
             logging.getLogger("ray.tune").setLevel(logging.ERROR)
-            ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+            ray.init("local", num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
         for arm in arms:
             found = np.array([one(data, arm, seed) for seed in track(range(seeds), f"{tool}, {arm}")])
             there = 1000 * (best - found[np.isfinite(found)])

@@ -31,7 +31,7 @@ def main() -> None:
     from ray.cluster_utils import Cluster  # noqa: PLC0415
 
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
-    ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    ray.init("local", num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
     said: list[str] = []
 
     def say(line: str) -> None:

@@ -28,7 +28,7 @@ PROBLEM = fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25)])
 @pytest.fixture(scope="module", autouse=True)
 def local():
     ray.shutdown()
-    ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    ray.init("local", num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
     yield
     ray.shutdown()
 

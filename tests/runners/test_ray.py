@@ -33,7 +33,7 @@ def _leave_nothing_behind():
 def local():
     """A Ray on this machine, kept from test to test."""
     if not ray.is_initialized():
-        ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+        ray.init("local", num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
 
 
 @pytest.fixture
