@@ -76,7 +76,9 @@ def run(job: Job) -> dict[str, Any]:
     path, method, budget, price, seed = job
     recording, best = load(path)
     limits = [fw.AtMost("eod", LIMIT)]
-    study = fw.Study(recording.space, fw.Maximize("auc"), limits, stopper=METHODS[method], seed=seed)
+    study = fw.Study(
+        recording.space, fw.Maximize("auc"), limits, sampler=fw.Random(), stopper=METHODS[method], seed=seed
+    )
     result = fw.simulate(study, recording, workers=WORKERS, budget=budget, constraint_price=price)
     found = study.best
     intervals = {

@@ -30,7 +30,14 @@ def regret(job: Job) -> float:
     """In AUC x 1000, against the best feasible checkpoint of the whole table."""
     path, method, staleness, seed = job
     recording, best = load(path)
-    study = fw.Study(recording.space, fw.Maximize("auc"), [fw.AtMost("eod", LIMIT)], stopper=METHODS[method], seed=seed)
+    study = fw.Study(
+        recording.space,
+        fw.Maximize("auc"),
+        [fw.AtMost("eod", LIMIT)],
+        sampler=fw.Random(),
+        stopper=METHODS[method],
+        seed=seed,
+    )
     fw.simulate(study, recording, workers=WORKERS, budget=BUDGET, constraint_price=PAPER_PRICE, staleness=staleness)
     found = study.best
     assert found is not None
