@@ -81,7 +81,7 @@ class Study:
     ...     return {"loss": x * x, "x": x}
     >>> study.optimize(evaluate, trials=20)
     >>> study
-    Study(trials=20, best=loss 0.2688, seed=0)
+    Study(trials=20, best=loss 0.2503, seed=0)
     """
 
     def __init__(

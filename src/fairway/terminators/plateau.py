@@ -22,7 +22,7 @@ class Plateau(Terminator):
     >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), terminator=fw.Plateau(20), seed=0)
     >>> study.optimize(lambda trial: trial.params["x"] ** 2, trials=500)
     >>> study.ended
-    'nothing better for 20 trials, after 32 trials'
+    'nothing better for 20 trials, after 38 trials'
     """
 
     patience: int
@@ -48,7 +48,7 @@ class Target(Terminator):
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), terminator=fw.Target(0.9), seed=0)
     >>> study.optimize(lambda trial: trial.params["x"], trials=500)
     >>> study.ended
-    'auc 0.9678 reached 0.9 after 11 trials'
+    'auc 0.9596 reached 0.9 after 11 trials'
     """
 
     value: float
