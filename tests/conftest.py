@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import warnings
 
 import numpy as np
 import pytest
@@ -92,3 +94,13 @@ def make_recording(n=60, seed=0):
 @pytest.fixture
 def recording():
     return make_recording()
+
+
+def shut_ray_down():
+    """End Ray, and collect what it leaves open now: its warnings are not for whichever test comes next."""
+    import ray
+
+    ray.shutdown()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()

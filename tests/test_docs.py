@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import shut_ray_down
+
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 
@@ -32,7 +34,7 @@ def test_the_snippets_of_a_page_run(page, tmp_path, monkeypatch, capsys):
         for block in found:
             exec(compile(block, page.name, "exec"), names)
     finally:
-        ray.shutdown()
+        shut_ray_down()
     printed = sum(block.count("print(study.best)") for block in found)
     assert capsys.readouterr().out.count("Best(number=") == printed
 

@@ -18,7 +18,7 @@ from ray import tune  # noqa: E402
 from fairway.integrations.raytune import SamplerSearch, StopperScheduler, TerminatorStopper, report  # noqa: E402
 from fairway.integrations.raytune.mirror import Mirror  # noqa: E402
 from fairway.integrations.raytune.spaces import Table  # noqa: E402
-from tests.conftest import make_recording  # noqa: E402
+from tests.conftest import make_recording, shut_ray_down  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
@@ -30,7 +30,7 @@ def local():
     ray.shutdown()
     ray.init("local", num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
     yield
-    ray.shutdown()
+    shut_ray_down()
 
 
 def fit(trainable, folder, *, samples=12, param_space=None, run=None, **config):

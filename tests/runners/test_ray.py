@@ -20,13 +20,15 @@ from fairway.verify import verify
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
 
+from tests.conftest import shut_ray_down  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _leave_nothing_behind():
     yield
-    ray.shutdown()
+    shut_ray_down()
 
 
 @pytest.fixture
