@@ -26,9 +26,9 @@ def test_the_snippets_of_a_page_run(page, tmp_path, monkeypatch, capsys):
     optuna = pytest.importorskip("optuna")
     ray = pytest.importorskip("ray")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    monkeypatch.setenv("HOME", str(tmp_path))  # where Ray Tune keeps its results
     ray.shutdown()
     ray.init("local", num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    monkeypatch.setenv("HOME", str(tmp_path))  # where Ray Tune keeps its results
     names = {"__name__": page.stem}
     try:
         for block in found:
