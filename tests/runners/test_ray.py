@@ -249,6 +249,25 @@ def test_a_driver_that_dies_leaves_a_study_that_goes_on(tmp_path, local):
     assert verify(study.log.read()).faults == []
 
 
+def test_the_cluster_that_ray_address_names_is_taken(local):
+    code = """
+        import ray, fairway as fw
+        study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0, sampler=fw.Random())
+        study.optimize(lambda trial: trial.params["x"], trials=4, workers=2, backend="ray", resources={"CPU": 0.5})
+        print(study.counts["completed"], ray.get_runtime_context().gcs_address)
+    """
+    address = ray.get_runtime_context().gcs_address
+    job = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "RAY_ADDRESS": address},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
+    )
+    assert job.stdout.split() == ["4", address]
+
+
 def test_rays_many_words_are_cut_to_the_reason():
     assert _how(Exception("died.\nThe actor is dead because its node has died. Node Id: 5")) == "its node has died"
     assert _how(Exception("The actor is dead because it was killed by `ray.kill`.")) == "it was killed by `ray.kill`"

@@ -506,13 +506,16 @@ def test_a_second_ctrl_c_ends_it_at_once(tmp_path, backend):
     assert {trial.reason for trial in study.trials[4:]} == {"interrupted"}
 
 
-def test_processes_end_with_their_owner(tmp_path):
-    script = """
-import os, time
+@pytest.mark.parametrize("lingering", [False, True])
+def test_processes_end_with_their_owner_whatever_threads_they_have(lingering):
+    script = f"""
+import os, threading, time
 import fairway as fw
-study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), seed=0)
+study = fw.Study({{"x": fw.Float(0.0, 1.0)}}, fw.Maximize("auc"), seed=0)
 def train(trial):
-    os.write(1, f"{os.getpid()}\\n".encode())  # a whole line, whoever else writes
+    os.write(1, f"{{os.getpid()}}\\n".encode())  # a whole line, whoever else writes
+    if {lingering}:
+        threading.Thread(target=time.sleep, args=(60,)).start()
     time.sleep(60)
 study.optimize(train, trials=2, workers=2)
 """

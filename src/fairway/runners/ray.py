@@ -196,7 +196,7 @@ class _Actor:
         _tune(connection)
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            worker.serve(connection, function)
+            worker.serve(connection, function, alone=False)
         finally:
             signal.signal(signal.SIGTERM, before)
             connection.close()

@@ -92,13 +92,14 @@ def main(handle: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     connection = Connection(handle)
     with contextlib.suppress(KeyboardInterrupt, OSError, EOFError):
-        serve(connection, connection.recv_bytes())
+        serve(connection, connection.recv_bytes(), alone=True)
 
 
-def serve(connection: Connection, function: bytes) -> None:
+def serve(connection: Connection, function: bytes, *, alone: bool) -> None:
     """Run trials for the owner at the other end of a connection, until it says so or is gone.
 
-    In the main thread, with a handler of SIGTERM that raises KeyboardInterrupt: so is a trial interrupted.
+    In the main thread, with a handler of SIGTERM that raises KeyboardInterrupt: so is a trial interrupted. `alone`: the
+    process has no other purpose, so it ends when its owner is gone, whatever threads the function left behind.
     """
     with contextlib.suppress(KeyboardInterrupt, OSError, EOFError):
         packed = connection.recv_bytes()
@@ -108,7 +109,7 @@ def serve(connection: Connection, function: bytes) -> None:
             connection.send(Ready(describe(error)))
             return
         connection.send(Ready())
-        _Worker(connection, referee, call, catch).run()
+        _Worker(connection, referee, call, catch, alone=alone).run()
 
 
 class _Worker:
@@ -118,8 +119,11 @@ class _Worker:
         referee: Referee,
         function: Callable[[Trial], Any],
         catch: tuple[type[Exception], ...],
+        *,
+        alone: bool,
     ) -> None:
         self._connection, self._referee, self._function, self._catch = connection, referee, function, catch
+        self._alone = alone
         self._trial: Trial | None = None
         self._over = False  # nobody listens any more
         self._orders: queue.SimpleQueue[Begin | Written | Quit] = queue.SimpleQueue()
@@ -205,8 +209,9 @@ class _Worker:
         """The owner is gone: interrupt the function, and do not wait for it for ever."""
         if not self._over:
             os.kill(os.getpid(), signal.SIGTERM)
+        if self._alone or not self._over:
             time.sleep(_GRACE_SECONDS)
-        if not self._over:
+        if self._alone or not self._over:
             os._exit(1)
 
 

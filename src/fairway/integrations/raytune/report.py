@@ -51,13 +51,9 @@ class _Posted(NamedTuple):
         """Let a trainable's referee know it."""
         referee.bar = min(referee.bar, self.bar)
         if self.check_rounds:
-            referee.train_ns, referee.train_rows, referee.check_rounds = (
-                self.train_ns,
-                self.train_rows,
-                self.check_rounds,
-            )
+            referee.train_ns, referee.train_rows = self.train_ns, self.train_rows
             referee.check_ns, referee.checks = list(self.check_ns), list(self.checks)
-            referee.violated = list(self.violated)
+            referee.violated, referee.check_rounds = list(self.violated), self.check_rounds
 
 
 class _Board:
@@ -90,10 +86,8 @@ class Desk:
     def __init__(self, experiment: str, problem: Problem, stopper: Stopper) -> None:
         # Experiments of one name may follow each other in a process, and an actor takes its time to go.
         name = f"{_name(experiment)}{secrets.token_hex(8)}"
-        self._board, self._posted = (
-            ray.remote(_Board).options(name=name, num_cpus=0).remote(problem, stopper),
-            _Posted(),
-        )
+        self._board = ray.remote(_Board).options(name=name, num_cpus=0).remote(problem, stopper)
+        self._posted = _Posted()
 
     def expect(self, trial_id: str) -> None:
         """Let a trial ask, from when it begins."""
@@ -172,7 +166,7 @@ class _Reporter:
         if objective.metric not in metrics:
             raise UsageError(f"report: the objective {objective.metric!r} is missing; it has {', '.join(metrics)}")
         given = {name: metrics[name] for name in (objective.metric, *names) if name in metrics} | dict(constraints)
-        if objective.sign * float(metrics[objective.metric]) <= self._referee.bar:
+        if objective.sign * self._trial._number(objective.metric, metrics[objective.metric]) <= self._referee.bar:
             self._refresh()
         observed = self._trial._observe(given, None, None, {})
         if observed is None:
