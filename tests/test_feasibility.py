@@ -13,7 +13,14 @@ from fairway.feasibility import Checkpoint
 
 PROBLEM = fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25), fw.AtLeast("recall", 0.8), fw.AtMost("ms", 0.0)])
 measured = st.one_of(st.none(), st.floats(-10, 10), st.just(math.nan), st.just(math.inf))
-checkpoints = st.builds(Checkpoint, st.integers(1, 99), st.floats(0, 1), st.tuples(measured, measured, measured))
+checkpoints = st.builds(
+    Checkpoint,
+    st.integers(1, 99),
+    st.floats(0, 1),
+    st.tuples(measured, measured, measured),
+    folds=st.just(1),
+    of=st.just(1),
+)
 
 
 def test_violation_is_the_sum_of_excess_over_scale():
@@ -43,7 +50,7 @@ def test_columns_agree_with_single_checkpoints(rows):
     single = [feasibility.violation(PROBLEM.constraints, row.values) for row in rows]
     np.testing.assert_allclose(amounts, [math.nan if amount is None else amount for amount in single])
     best = rows[feasibility.order(loss, amounts)[0]]
-    assert feasibility.standing(PROBLEM, best)[:3] == min(feasibility.standing(PROBLEM, row)[:3] for row in rows)
+    assert feasibility.standing(PROBLEM, best)[:4] == min(feasibility.standing(PROBLEM, row)[:4] for row in rows)
 
 
 def test_the_order_puts_feasible_before_infeasible_before_unknown_before_failed():

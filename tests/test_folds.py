@@ -7,6 +7,7 @@ import pytest
 
 import fairway as fw
 from fairway.events import from_json, to_json
+from fairway.verify import verify
 
 LINE = {"x": fw.Float(0.0, 1.0)}
 
@@ -105,3 +106,55 @@ def test_logs_from_before_there_were_folds_are_read():
         assert repr(from_json(old)).replace(", 'terminator': None", "") == repr(event).replace(
             ", 'terminator': None", ""
         )
+
+
+def cross_validated(trial):
+    """Ten folds, one a step; a configuration is as good as its x, and its first fold flatters the odd ones."""
+    values = []
+    for fold in trial.steps(10):
+        values.append(trial.params["x"] - (0.5 if fold == 1 and trial.number % 2 else 0.0))
+        trial.report(error=fw.Folds(values, of=10), eod=lambda: trial.params["x"] / 2)
+
+
+def test_some_folds_of_many_may_stop_a_trial_and_are_never_the_best(url):
+    study = fw.Study(LINE, fw.Minimize("error"), [fw.AtMost("eod", 0.4)], storage=url, seed=0, sampler=fw.Random())
+    study.optimize(cross_validated, trials=40)
+    assert study.counts["stopped"] > 5
+    assert study.best.step == 10
+    assert study.best_ignoring_limits.step == 10
+    for record in study.trials:
+        assert record.step == record.steps  # the most folds stand for it
+        assert record.feasible is None or record.step == 10 or record.metrics["eod"] > 0.4
+    history = study.history
+    assert not (history.feasible & (history.folds < 10)).any()
+    assert verify(study.log.read(0)).faults == []
+    again = fw.Study(LINE, fw.Minimize("error"), [fw.AtMost("eod", 0.4)], storage=url, sampler=fw.Random())
+    assert (again.best, again.trials) == (study.best, study.trials)
+
+
+def test_without_limits_too_only_all_folds_count():
+    study = fw.Study(LINE, fw.Minimize("error"), seed=0, stopper=fw.Never())
+    trial = study.ask()
+    decisions = [trial.report(error=fw.Folds([0.1] * k, of=3)) for k in (1, 2)]
+    assert [decision.best for decision in decisions] == [False, False]
+    assert study.best is None
+    assert trial.report(error=fw.Folds([0.1, 0.1, 0.9], of=3)).best
+    study.tell(trial)
+    assert study.best.metrics["error"] == pytest.approx(1.1 / 3)
+
+
+def test_more_folds_than_there_are_is_said():
+    with pytest.raises(fw.UsageError, match="of=2: a whole number of at least 3 is expected"):
+        fw.Folds([0.1, 0.2, 0.3], of=2)
+
+
+def test_logs_that_do_not_say_of_how_many_folds_mean_all():
+    study = fw.Study(LINE, fw.Minimize("error"), seed=0)
+    study.tell(study.ask(), error=fw.Folds([0.5, 0.7]))
+    for event in study.log.read(0):
+        old = to_json(event)
+        if old["event"] == "Reported":
+            old["noise"] = [row[:3] for row in old["noise"]]
+        elif old["event"] == "Told":
+            old["checkpoint"] = old["checkpoint"][:5]
+        assert repr(from_json(old)) == repr(event)

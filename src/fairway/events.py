@@ -77,9 +77,16 @@ class Reported:
     train_ns: NDArray[np.int64]  # (n,)
     check_ns: NDArray[np.int64]  # (n, m): what was paid, or ABSENT or SAVED
     payments: NDArray[np.int64]  # (k, 3): a row at which the worker chose to pay, its act, what it had seen then
-    noise: NDArray[np.float64]  # (k, 3): a row whose objective came as `Folds`, its noise, how many folds
+    noise: NDArray[np.float64]  # (k, 4): a row whose objective came as `Folds`, its noise, how many folds, of how many
     verdict: str | None = None  # the stopper's reason, where it ended the trial at the last row
     over: bool = False  # the trial had no step left after these, so that there was nothing to stop
+
+    @property
+    def provisional(self) -> NDArray[np.bool_]:
+        """Which rows (n,) are means of some folds, with others to come."""
+        rows = np.zeros(len(self.step), np.bool_)
+        rows[self.noise[self.noise[:, 2] < self.noise[:, 3], 0].astype(np.intp)] = True
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +170,9 @@ def from_json(data: Mapping[str, Any]) -> Event:
             for name, dtype in _COLUMNS.items():
                 content[name] = np.array(content.get(name, []) if name == "noise" else content[name], dtype)
             content["payments"] = content["payments"].reshape(-1, 3)
-            content["noise"] = content["noise"].reshape(-1, 3)
+            content["noise"] = _of_all(content["noise"])
         if kind is Told and content["checkpoint"] is not None:
-            step, objective, values, noise, folds = [*content["checkpoint"], None, 1][:5]  # older logs know no noise
-            numbers = tuple(None if value is None else float(value) for value in values)
-            spread = None if noise is None else float(noise)
-            content["checkpoint"] = Checkpoint(int(step), float(objective), numbers, spread, int(folds))
+            content["checkpoint"] = _checkpoint(*content["checkpoint"])
         if kind is Judged:
             content |= {name: float(content[name]) for name in ("value", "threshold")}
             content |= {name: int(content[name]) for name in ("worker", "finished")}
@@ -176,6 +180,22 @@ def from_json(data: Mapping[str, Any]) -> Event:
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{str(data)[:80]!r}: no event of a fairway log") from error
     return event
+
+
+def _checkpoint(
+    step: Any, objective: Any, values: Any, noise: Any = None, folds: Any = 1, of: Any = None
+) -> Checkpoint:
+    """A checkpoint from its JSON; older logs know no noise, or not of how many folds."""
+    numbers = tuple(None if value is None else float(value) for value in values)
+    spread = None if noise is None else float(noise)
+    return Checkpoint(int(step), float(objective), numbers, spread, int(folds), int(folds if of is None else of))
+
+
+def _of_all(noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The column of that name (k, 4), also where an older log did not say of how many folds: of all."""
+    if noise.ndim == 2 and noise.shape[1] == 3:  # noqa: PLR2004
+        return np.column_stack([noise, noise[:, 2]])
+    return noise.reshape(-1, 4)
 
 
 def _plain(value: Any) -> Any:

@@ -29,6 +29,12 @@ class Checkpoint(NamedTuple):
     values: tuple[float | None, ...] = ()
     noise: float | None = None  # of the objective, where it came as `Folds`
     folds: int = 1  # how many
+    of: int = 1  # of how many
+
+    @property
+    def provisional(self) -> bool:
+        """Whether it is the mean of some folds, with others to come: no model stands behind it yet."""
+        return self.folds < self.of
 
 
 def excess(constraint: Constraint, value: float) -> float:
@@ -75,7 +81,16 @@ def order(loss: NDArray[np.float64], violation: NDArray[np.float64]) -> NDArray[
     return np.lexsort((loss, np.where(unknown, 0.0, violation), unknown, failed))
 
 
-def standing(problem: Problem, checkpoint: Checkpoint) -> tuple[bool, float, float, int]:
-    """A key that sorts single checkpoints as `order` does; the earlier step wins a tie."""
+def standing(problem: Problem, checkpoint: Checkpoint) -> tuple[int, bool, float, float, int]:
+    """A key that sorts one trial's checkpoints as `order` does; the earlier step wins a tie.
+
+    Provisional ones come last, and among them that of the most folds first: it says the most of the trial.
+    """
+    amount, missing = known(problem, checkpoint), checkpoint.of - checkpoint.folds
+    return (missing, amount is None, amount or 0.0, problem.objective.sign * checkpoint.objective, checkpoint.step)
+
+
+def known(problem: Problem, checkpoint: Checkpoint) -> float | None:
+    """The violation of a checkpoint that may stand for its trial; a provisional one is never known to be feasible."""
     amount = violation(problem.constraints, checkpoint.values)
-    return (amount is None, amount or 0.0, problem.objective.sign * checkpoint.objective, checkpoint.step)
+    return None if checkpoint.provisional and not amount else amount

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from fairway.checks import positive
+from fairway.checks import positive, whole
 from fairway.errors import UsageError
 
 
@@ -18,16 +18,26 @@ class Folds:
     variance over the k folds (Nadeau and Bengio, 2003). `test_size` and `train_size` are the rows of one fold and of
     the others together; left out, the k folds are taken for equal ones. `RegretBound("cv")` ends a search by it.
 
+    Report them fold by fold, with `of` as how many there will be, and a hopeless configuration is stopped after a few.
+    Until all are there a report is `provisional`: it may stop its trial, and is never the best of the study.
+
     >>> import fairway as fw
     >>> folds = fw.Folds([0.10, 0.14, 0.12, 0.12])
     >>> round(float(folds), 4), round(folds.noise, 4), len(folds)
     (0.12, 0.0108, 4)
+    >>> fw.Folds([0.10, 0.14], of=4).provisional
+    True
     """
 
-    __slots__ = ("mean", "noise", "values")
+    __slots__ = ("mean", "noise", "of", "values")
 
     def __init__(
-        self, values: Iterable[float], *, test_size: float | None = None, train_size: float | None = None
+        self,
+        values: Iterable[float],
+        *,
+        of: int | None = None,
+        test_size: float | None = None,
+        train_size: float | None = None,
     ) -> None:
         if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
             raise UsageError(f"Folds({values!r}): a sequence of numbers, one a fold, is expected")
@@ -41,7 +51,8 @@ class Folds:
         if (test_size is None) != (train_size is None):
             raise UsageError("Folds: give both test_size and train_size, or neither")
         k = len(self.values)
-        share = 1.0 / max(k - 1, 1)
+        self.of = k if of is None else whole(of, "of", least=k)
+        share = 1.0 / max(self.of - 1, 1)
         if test_size is not None:
             share = positive(test_size, "test_size") / positive(train_size, "train_size")
         share = share if k > 1 else math.nan  # one fold alone does not show its noise
@@ -50,6 +61,11 @@ class Folds:
             spread = 0.0 if min(self.values) == max(self.values) else float(np.std(self.values))
             self.noise = math.sqrt(1.0 / k + share) * spread
 
+    @property
+    def provisional(self) -> bool:
+        """Whether folds are missing."""
+        return len(self.values) < self.of
+
     def __float__(self) -> float:
         return self.mean
 
@@ -57,4 +73,5 @@ class Folds:
         return len(self.values)
 
     def __repr__(self) -> str:
-        return f"Folds({', '.join(f'{value:.6g}' for value in self.values)})"
+        missing = f", of={self.of}" if self.provisional else ""
+        return f"Folds({', '.join(f'{value:.6g}' for value in self.values)}{missing})"

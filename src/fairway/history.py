@@ -193,7 +193,7 @@ class Columns:
             cells |= {"loss": np.nan, "values": np.nan, "violation": np.nan, "failed": True, "step": 0, "noise": np.nan}
             cells["folds"] = 0
         else:
-            amount = feasibility.violation(self._problem.constraints, checkpoint.values)
+            amount = feasibility.known(self._problem, checkpoint)
             cells |= {
                 "loss": self._problem.objective.sign * checkpoint.objective,
                 "values": [np.nan if value is None else value for value in checkpoint.values],

@@ -121,7 +121,9 @@ class Ledger:
     def _note_best(self, event: Reported) -> None:
         """Keep the best objective of all; of equal ones a measured one says more, then the earlier."""
         loss, unmeasured = self._problem.objective.sign * event.objective, (event.check_ns < 0).any(axis=1)
-        lowest = int(np.lexsort((event.step, unmeasured, loss))[0])
+        lowest = int(np.lexsort((event.step, unmeasured, loss, event.provisional))[0])
+        if event.provisional[lowest]:
+            return
         new = (event.number, _checkpoint(event, lowest))
         candidates = [new] if self.best_ignoring_limits is None else [self.best_ignoring_limits, new]
         sign = self._problem.objective.sign
@@ -154,10 +156,11 @@ class Ledger:
             return so_far
         loss = self._problem.objective.sign * batch.objective
         amounts = feasibility.violations(self._problem, batch.values, batch.check_ns >= 0)
-        new = _checkpoint(batch, int(feasibility.order(loss, amounts)[0]))
-        if so_far is None:
-            return new
-        return min(so_far, new, key=lambda checkpoint: feasibility.standing(self._problem, checkpoint))
+        rows = np.flatnonzero(~batch.provisional)
+        rows = rows[feasibility.order(loss[rows], amounts[rows])[:1]] if len(rows) else np.arange(len(loss))
+        candidates = [_checkpoint(batch, int(i)) for i in rows]
+        candidates += [] if so_far is None else [so_far]
+        return min(candidates, key=lambda checkpoint: feasibility.standing(self._problem, checkpoint))
 
     def totals(self, number: int, batch: Reported | None) -> tuple[int, int, int]:
         """Steps, training and checking time of a trial, once a batch of reports is added to what is known of it."""
@@ -180,7 +183,7 @@ class Ledger:
         course = self.courses[number]
         checkpoint, amount, metrics = course.checkpoint, None, {}
         if checkpoint is not None:
-            amount = feasibility.violation(self._problem.constraints, checkpoint.values)
+            amount = feasibility.known(self._problem, checkpoint)
             metrics = dict(zip(self._problem.metrics, (checkpoint.objective, *checkpoint.values), strict=True))
         return TrialRecord(
             number=number,
@@ -202,4 +205,6 @@ def _checkpoint(event: Reported, i: int) -> Checkpoint:
     known = tuple(value if price >= 0 else None for value, price in values)
     checkpoint = Checkpoint(int(event.step[i]), float(event.objective[i]), known)
     folds = event.noise[event.noise[:, 0] == i, 1:]
-    return checkpoint._replace(noise=float(folds[0, 0]), folds=int(folds[0, 1])) if len(folds) else checkpoint
+    if not len(folds):
+        return checkpoint
+    return checkpoint._replace(noise=float(folds[0, 0]), folds=int(folds[0, 1]), of=int(folds[0, 2]))

@@ -133,6 +133,7 @@ class Referee:
         values: Sequence[float | None],
         prices: Sequence[int],
         train_ns: int,
+        provisional: bool = False,
     ) -> tuple[str | None, bool]:
         """Fold one row in; why the trial stops (or None), and whether this is now the best feasible checkpoint."""
         self.acts += 1
@@ -144,7 +145,7 @@ class Referee:
         else:
             self._tally(values, prices, late=train_ns == ABSENT)
         improved = False
-        if violation == 0.0:
+        if violation == 0.0 and not provisional:
             best = self.incumbent
             if best is None or (loss, number, step) < best[:3]:
                 self.incumbent = Incumbent(loss, number, step, tuple(values))
@@ -181,11 +182,12 @@ class Referee:
             self.finish(event.number, completed=event.status == "completed")
         else:
             sign, constraints = self.problem.objective.sign, self.problem.constraints
-            columns = (event.step, event.objective, event.values, event.check_ns, event.train_ns)
-            for step, objective, row, prices, train_ns in zip(*(column.tolist() for column in columns), strict=True):
+            columns = (event.step, event.objective, event.values, event.check_ns, event.train_ns, event.provisional)
+            rows = zip(*(column.tolist() for column in columns), strict=True)
+            for step, objective, row, prices, train_ns, provisional in rows:
                 values = [value if price >= 0 else None for value, price in zip(row, prices, strict=True)]
                 violation = feasibility.violation(constraints, values)
-                self.rule(event.number, step, sign * objective, violation, values, prices, train_ns)
+                self.rule(event.number, step, sign * objective, violation, values, prices, train_ns, provisional)
         self.acts = acts
 
     def reason(self, objective: float, values: Sequence[float | None], verdict: str) -> str:

@@ -59,7 +59,7 @@ class _Report(NamedTuple):
     offers: Mapping[str, Given]  # constraints by name, as values or callables
     checkpoint: Any
     broken: bool  # a limit is known to be broken, by a value that came with it
-    folds: tuple[float, int] | None  # the noise of the objective, over how many folds
+    folds: tuple[float, int, int] | None  # the noise of the objective, over how many folds, of how many
 
 
 # What one report measured, on its way to the referee: step, objective, loss, values, prices, violation, train_ns, and
@@ -156,8 +156,10 @@ class Trial:
         self._rows: list[tuple[int, int, float, int, Sequence[float | None], Sequence[int]]] = []
         self._payment: tuple[int, int] | None = None  # the referee's act and what it had seen, for the row to come
         self._payments: list[tuple[int, int, int]] = []  # the same for rows on their way to the log
-        self._fold: tuple[float, int] | None = None  # noise and number of folds of the objective, for the row to come
-        self._folds: list[tuple[int, float, int]] = []  # the same for rows on their way to the log
+        self._fold: tuple[float, int, int] | None = (
+            None  # the objective's noise, its folds, of how many, for the next row
+        )
+        self._folds: list[tuple[int, float, int, int]] = []  # the same for rows on their way to the log
         self._notes: dict[str, Any] = {}
         self._mark = self._flushed = clock.ns()
 
@@ -284,7 +286,7 @@ class Trial:
                 given = given()
                 now = self._clock()  # what it took is training
             objective = self._number(self._objective, given)
-            self._fold = (given.noise, len(given)) if isinstance(given, Folds) else None
+            self._fold = (given.noise, len(given), given.of) if isinstance(given, Folds) else None
         loss = self._sign * objective
         if loss - loss != 0.0:  # NaN or infinite
             self._failure = f"{self._objective} is {objective} at step {step}"
@@ -408,14 +410,15 @@ class Trial:
         last: bool,
     ) -> Decision:
         """Have the referee rule on what was measured."""
-        referee = self._referee
+        referee, fold = self._referee, self._fold
+        provisional = fold is not None and fold[1] < fold[2]
         with referee.lock:
-            verdict, best = referee.rule(self.number, step, loss, violation, values, prices, train_ns)
+            verdict, best = referee.rule(self.number, step, loss, violation, values, prices, train_ns, provisional)
             if self._payment is not None:
                 self._payments.append((len(self._rows), *self._payment))
                 self._payment = None
-            if self._fold is not None:
-                self._folds.append((len(self._rows), *self._fold))
+            if fold is not None:
+                self._folds.append((len(self._rows), *fold))
                 self._fold = None
             self._rows.append((referee.acts, step, objective, train_ns, values, prices))
             self._over = self._over or last
@@ -464,7 +467,7 @@ class Trial:
             train_ns=np.array(train_ns, np.int64),
             check_ns=np.array(prices, np.int64).reshape(shape),
             payments=np.array(self._payments, np.int64).reshape(-1, 3),
-            noise=np.array(self._folds, np.float64).reshape(-1, 3),
+            noise=np.array(self._folds, np.float64).reshape(-1, 4),
             verdict=self._verdict or None,
             over=self._over,
         )

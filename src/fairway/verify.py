@@ -173,7 +173,8 @@ class _Worker:
                 holds=not worth, otherwise=f"{where}: constraints were not paid for, and should have been"
             )
         amount = feasibility.violation(problem.constraints, values)
-        verdict, _ = referee.rule(event.number, step, loss, amount, values, prices, int(event.train_ns[i]))
+        provisional = bool(event.provisional[i])
+        verdict, _ = referee.rule(event.number, step, loss, amount, values, prices, int(event.train_ns[i]), provisional)
         reason = None if verdict is None or late or last else referee.reason(objective, values, verdict)
         written = event.verdict if i == len(event.step) - 1 else None
         if written is not None:
