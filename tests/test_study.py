@@ -138,7 +138,7 @@ class TestOptimize:
             trial.report(auc=0.5, eod=0.1)
             return {"auc": 0.5}
 
-        with pytest.raises(fw.UsageError, match="a loop that reports returns None"):
+        with pytest.raises(fw.UsageError, match="a loop that reports returns nothing, or its model"):
             make_study().optimize(train, trials=1)
 
     @pytest.mark.parametrize(

@@ -14,9 +14,11 @@ from fairway.history import History, TrialRecord
 from fairway.identity import Identity
 from fairway.owner import Owner
 from fairway.problem import Constraint, Objective, Problem
+from fairway.rebuild import rebuild
 from fairway.runners import optimize
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
+from fairway.seeds import trial_seed
 from fairway.space import Parameter, Space, Value
 from fairway.stoppers.ace import ACE
 from fairway.stoppers.stopper import Stopper
@@ -209,6 +211,30 @@ class Study:
             catch=catch,
             progress=progress,
         )
+
+    def rebuild(self, function: Callable[[Trial], Any]) -> Any:
+        """The best model: run `function` again on the best configuration, up to the step that was best.
+
+        The function is the one that was optimised, and returns its model: it reports on the way, with the same
+        `trial.params` and `trial.seed`, and its loop over `trial.steps` ends at the right step. No constraint is
+        called. A warning says so if the objective comes out differently.
+
+        >>> import fairway as fw
+        >>> study = fw.Study({"rate": fw.Float(0.1, 0.9)}, fw.Minimize("loss"), seed=0)
+        >>> def train(trial):
+        ...     weight = 0.0
+        ...     for step in trial.steps(8):
+        ...         weight += trial.params["rate"] * (1.0 - weight)
+        ...         trial.report(loss=abs(0.9 - weight))
+        ...     return [weight]
+        >>> study.optimize(train, trials=5)
+        >>> abs(0.9 - study.rebuild(train)[0]) == study.best.metrics["loss"]
+        True
+        """
+        best = self.best
+        if best is None:
+            raise UsageError("there is no best model to build: nothing within the limits was found so far")
+        return rebuild(best, trial_seed(self.seed, best.number), self.problem, function)
 
     # What a user reads
 

@@ -27,13 +27,17 @@ def _metrics(trial: Trial, result: Any) -> Mapping[str, Any] | None:
                 f"trial {trial.number} reported nothing and returned nothing: return {{{wanted}}} or report"
             )
         return None
+    measured = isinstance(result, Mapping | Folds) or is_number(result)
     if trial._last or trial.stopped:
-        raise UsageError(
-            f"trial {trial.number} reported its steps and returned {result!r}; a loop that reports returns None"
-        )
+        if measured:
+            raise UsageError(
+                f"trial {trial.number} reported its steps and returned {result!r}; "
+                "a loop that reports returns nothing, or its model"
+            )
+        return None
     if isinstance(result, Mapping):
         return result
-    if len(metrics) == 1 and (is_number(result) or isinstance(result, Folds)):
+    if len(metrics) == 1 and measured:
         return {metrics[0]: result}
     raise UsageError(
         f"the function returned {result!r}: a dict with {', '.join(metrics)} is expected, or reports on the way"

@@ -1,0 +1,81 @@
+"""Training the best configuration again, to the very step that was best: from what a study found to a model.
+
+A study keeps numbers, not models. A function that reports on the way and returns its model can be run once more with
+the same parameters and seed; its reports are listened to, and end it where the best checkpoint was.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from fairway.clock import WallClock
+from fairway.errors import UsageError
+from fairway.events import Reported
+from fairway.problem import Problem
+from fairway.referee import Referee
+from fairway.space import Value
+from fairway.stoppers.never import Never
+from fairway.trial import Decision, Trial
+
+
+class Found(Protocol):
+    """What is to be built again: a checkpoint of a trial, as `study.best` is."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def params(self) -> Mapping[str, Value]: ...
+    @property
+    def metrics(self) -> Mapping[str, float | None]: ...
+
+
+def rebuild(found: Found, seed: int, problem: Problem, function: Callable[[Trial], Any]) -> Any:
+    """What a function returns when it is run again up to a checkpoint; a warning where that comes out differently."""
+    again = Again(found, seed, problem)
+    model = function(again)
+    name = problem.objective.metric
+    if model is None or isinstance(model, Mapping):
+        raise UsageError(
+            f"the function returned {'nothing' if model is None else 'its metrics'}: "
+            "to build a model, report the metrics on the way and return the model"
+        )
+    then, now = found.metrics[name], again.reached
+    if now is None:
+        raise UsageError(f"the function did not report step {found.step} this time, where {name} was {then}")
+    if not math.isclose(now, then or 0.0, rel_tol=1e-6, abs_tol=1e-9):
+        warnings.warn(
+            f"built again, trial {found.number} has {name} {now:.6g} at step {found.step} where it had {then:.6g}: "
+            "training does not depend on its parameters and trial.seed alone",
+            stacklevel=3,
+        )
+    return model
+
+
+class Again(Trial):
+    """A trial that ends at a given step, calls no constraint and is written nowhere."""
+
+    __slots__ = ("_until", "reached")
+
+    def __init__(self, found: Found, seed: int, problem: Problem) -> None:
+        referee = Referee(problem, Never())
+        referee.bar = -math.inf  # no check is worth its price: the answers are known
+        super().__init__(found.number, found.params, seed=seed, referee=referee, send=_forget, clock=WallClock())
+        self._until = found.step
+        self.reached: float | None = None  # the objective at that step
+
+    def _settle(self, step: int, objective: float, *rest: Any) -> Decision:
+        decision = super()._settle(step, objective, *rest)
+        if step < self._until:
+            return decision
+        self._cut = f"step {self._until} was the best"
+        self.reached = objective if step == self._until else None
+        return Decision(stop=True, reason=self._cut, interval=decision.interval, best=True)
+
+
+def _forget(batch: Reported) -> None:
+    """What is reported again was written when it was reported first."""
