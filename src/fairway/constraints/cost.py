@@ -1,0 +1,107 @@
+"""What a model costs where it runs: the seconds of a prediction, and its bytes."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import pickle
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from fairway.checks import fraction, positive, whole
+from fairway.errors import UsageError
+
+_BLOCKS = 5
+_CALLS = 30  # at the least, over all blocks
+_WARM_UP = 3
+_SLICES = 256  # at the most, so that many rows are not copied one by one
+
+
+def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None = 1, seconds: float = 0.2) -> float:
+    """The seconds of one prediction call, at a quantile of many calls.
+
+    `model` has a `predict`, or is itself called; `rows` is an array, a DataFrame or a list. Each call gets the next
+    `batch` rows, cut beforehand, or all of them with None. After a warm-up, calls are timed for at least `seconds`, and
+    at least 30 times, in five blocks: the median of the blocks' quantiles counts, so that a busy moment of the machine
+    does not. The garbage collector is off meanwhile.
+
+    >>> from fairway.constraints import latency
+    >>> latency(len, ["good", "bad"], quantile=0.5, seconds=0.01) > 0
+    True
+    """
+    fraction(quantile, "quantile", ends=True)
+    positive(seconds, "seconds", what="number of seconds")
+    predict = getattr(model, "predict", model)
+    if not callable(predict):
+        raise UsageError(f"model={model!r}: something with a predict, or a function of rows, is expected")
+    batches = itertools.cycle(_batches(rows, batch))
+    for _ in range(_WARM_UP):
+        predict(next(batches))
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        blocks = [_block(predict, batches, seconds / _BLOCKS) for _ in range(_BLOCKS)]
+    finally:
+        if collecting:
+            gc.enable()
+    return float(np.median([np.quantile(block, quantile) for block in blocks]))
+
+
+def _block(predict: Callable[[Any], Any], batches: "itertools.cycle[Any]", seconds: float) -> list[float]:
+    times: list[float] = []
+    began = perf_counter()
+    while len(times) < _CALLS // _BLOCKS or perf_counter() - began < seconds:
+        given = next(batches)
+        start = perf_counter()
+        predict(given)
+        times.append(perf_counter() - start)
+    return times
+
+
+def _batches(rows: Any, batch: int | None) -> list[Any]:
+    n = rows.shape[0] if hasattr(rows, "shape") else len(rows)
+    if n == 0:
+        raise UsageError("rows is empty: at least one row to predict is expected")
+    if batch is None:
+        return [rows]
+    size = whole(batch, "batch")
+    places = [(np.arange(size) + start) % n for start in range(0, min(n, size * _SLICES), size)]
+    if hasattr(rows, "iloc"):
+        return [rows.iloc[place] for place in places]
+    if hasattr(rows, "shape"):
+        return [rows[place] for place in places]
+    return [[rows[i] for i in place] for place in places]
+
+
+def model_size(model: Any) -> int:
+    """The bytes of a model as pickled, with cloudpickle for what pickle cannot; they are counted and not kept.
+
+    >>> from fairway.constraints import model_size
+    >>> model_size(bytes(1000))
+    1018
+    """
+    for pickler in (pickle.Pickler, cloudpickle.Pickler):
+        sink = _Sink()
+        try:
+            pickler(sink, protocol=5).dump(model)
+        except Exception as error:  # noqa: BLE001 - whatever a __reduce__ raises
+            why = error
+        else:
+            return sink.bytes
+    raise UsageError(f"model_size: a {type(model).__name__} cannot be pickled: {why}") from why
+
+
+class _Sink:
+    """A file that only counts what is written to it."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        self.bytes += size
+        return size

@@ -1,0 +1,204 @@
+"""How differently a model treats groups of people, by Fairlearn's metrics.
+
+Two things are added to Fairlearn: input that would give a wrong number is refused, and what is undefined is NaN, which
+fairway counts as violated. Fairlearn takes the rate of a group without cases for 0, so a tiny sample can look fair.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairway.checks import is_number
+from fairway.errors import MissingDependency, UsageError
+
+_RATES_OF = {  # the true labels that every group must have, or else one of its rates is undefined
+    "equalized_odds_difference": (0, 1),
+    "equalized_odds_ratio": (0, 1),
+    "equal_opportunity_difference": (1,),
+    "demographic_parity_difference": (),
+    "demographic_parity_ratio": (),
+}
+
+
+def equalized_odds_difference(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+    """The larger of the gaps between groups in true-positive and in false-positive rate; 0 is fair.
+
+    Labels are 0 and 1, or -1 and 1. `sensitive_features` has one value a row, or several columns, whose combinations
+    are then the groups. NaN if a group has no positives or no negatives.
+
+    >>> from fairway.constraints import equalized_odds_difference
+    >>> equalized_odds_difference([0, 0, 1, 1], [1, 0, 1, 1], sensitive_features=["a", "b", "a", "b"])
+    1.0
+    """
+    return _measure("equalized_odds_difference", y_true, y_pred, sensitive_features, sample_weight)
+
+
+def equalized_odds_ratio(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+    """The smaller of the ratios between groups of true-positive and of false-positive rates; 1 is fair.
+
+    NaN if a group has no positives or no negatives, or if no positive is found in any group.
+
+    >>> from fairway.constraints import equalized_odds_ratio
+    >>> groups = ["a", "a", "a", "b", "b", "b"]
+    >>> equalized_odds_ratio([0, 1, 1, 0, 1, 1], [1, 1, 0, 1, 1, 1], sensitive_features=groups)
+    0.5
+    """
+    return _measure("equalized_odds_ratio", y_true, y_pred, sensitive_features, sample_weight)
+
+
+def equal_opportunity_difference(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
+) -> float:
+    """The gap between groups in true-positive rate; 0 is fair. NaN if a group has no positives.
+
+    >>> from fairway.constraints import equal_opportunity_difference
+    >>> equal_opportunity_difference([0, 0, 1, 1], [1, 0, 1, 1], sensitive_features=["a", "b", "a", "b"])
+    0.0
+    """
+    return _measure("equal_opportunity_difference", y_true, y_pred, sensitive_features, sample_weight)
+
+
+def demographic_parity_difference(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
+) -> float:
+    """The gap between groups in the share that is predicted positive; 0 is fair.
+
+    >>> from fairway.constraints import demographic_parity_difference
+    >>> demographic_parity_difference([0, 0, 1, 1], [1, 0, 1, 1], sensitive_features=["a", "b", "a", "b"])
+    0.5
+    """
+    return _measure("demographic_parity_difference", y_true, y_pred, sensitive_features, sample_weight)
+
+
+def demographic_parity_ratio(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+    """The smallest over the largest share that is predicted positive in a group; 1 is fair. NaN if nobody is.
+
+    The "four-fifths rule" is `fw.AtLeast("parity", 0.8)`.
+
+    >>> from fairway.constraints import demographic_parity_ratio
+    >>> demographic_parity_ratio([0, 0, 1, 1], [1, 0, 1, 1], sensitive_features=["a", "b", "a", "b"])
+    0.5
+    """
+    return _measure("demographic_parity_ratio", y_true, y_pred, sensitive_features, sample_weight)
+
+
+def group_gap(
+    metric: Callable[..., float], y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
+) -> float:
+    """The largest minus the smallest `metric(y_true, y_pred)` of a group, for any metric; NaN if one of them is.
+
+    Probabilities and numbers to regress are welcome here. With a `sample_weight`, the metric is called with it.
+
+    >>> from fairway.constraints import group_gap
+    >>> def error(y_true, y_pred):
+    ...     return abs(y_true - y_pred).mean()
+    >>> group_gap(error, [1.0, 2.0, 3.0, 4.0], [1.5, 2.5, 3.0, 4.0], sensitive_features=["a", "a", "b", "b"])
+    0.5
+    """
+    frame = _fairlearn("MetricFrame", "group_gap")
+    if not callable(metric):
+        raise UsageError(f"metric={metric!r}: a function of (y_true, y_pred) is expected")
+    truth, predicted = _column(y_true, "y_true"), _column(y_pred, "y_pred")
+    groups, weights = _rows(truth, predicted, sensitive_features, sample_weight)
+
+    def measured(truth: Any, predicted: Any, **weighted: Any) -> float:
+        value = metric(truth, predicted, **weighted)
+        if not is_number(value):
+            raise UsageError(f"metric returned {value!r}: one number is expected")
+        return float(value)
+
+    params = {} if weights is None else {"sample_weight": weights}
+    found = frame(
+        metrics=measured, y_true=truth, y_pred=predicted, sensitive_features=groups, sample_params=params or None
+    )
+    return math.nan if found.by_group.isna().any() else float(found.difference())
+
+
+def _measure(name: str, y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any) -> float:
+    """One of Fairlearn's metrics, on checked input; NaN where a group has no weight that a rate could be taken of."""
+    metric = _fairlearn(name, name)
+    truth, predicted = _labels(y_true, "y_true"), _labels(y_pred, "y_pred")
+    groups, weights = _rows(truth, predicted, sensitive_features, sample_weight)
+    each = np.ones(len(groups)) if weights is None else weights
+    for mask in (np.ones(len(groups)), *(truth == label for label in _RATES_OF[name])):
+        if not (np.bincount(groups, each * mask) > 0).all():
+            return math.nan
+    return float(metric(truth, predicted, sensitive_features=groups, sample_weight=weights))
+
+
+def _fairlearn(name: str, asked: str) -> Any:
+    try:
+        metrics = importlib.import_module("fairlearn.metrics")  # untyped
+    except ImportError:
+        raise MissingDependency(f"{asked} needs Fairlearn: pip install 'fairway[fairlearn]'") from None
+    return getattr(metrics, name)
+
+
+def _column(values: Any, name: str) -> NDArray[Any]:
+    column = np.asarray(values)
+    if column.ndim == 2 and column.shape[1] == 1:  # noqa: PLR2004 - a column is a column
+        column = column[:, 0]
+    if column.ndim != 1:
+        raise UsageError(f"{name} has shape {column.shape}: one value a row is expected")
+    return column
+
+
+def _labels(values: Any, name: str) -> NDArray[np.int64]:
+    """1 where a label is 1, and 0 where it is 0 or -1, which are the labels that Fairlearn knows."""
+    column = _column(values, name)
+    seen = set(column.tolist())
+    if seen <= {0, 1} or seen <= {-1, 1}:
+        return np.asarray(column == 1, dtype=np.int64)
+    if all(is_number(value) and 0 <= value <= 1 for value in seen):
+        raise UsageError(f"{name} has values between 0 and 1: labels are expected, as in probabilities >= 0.5")
+    some = sorted(map(repr, seen))
+    shown = ", ".join(some[:3]) + (", ..." if len(some) > 3 else "")  # noqa: PLR2004
+    raise UsageError(f"{name} has the labels {shown}: 0 and 1 are expected, as in {name} == {some[-1]}")
+
+
+def _rows(
+    truth: NDArray[Any], predicted: NDArray[Any], sensitive_features: Any, sample_weight: Any
+) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+    """The number of each row's group, and its weight, with everything of one length."""
+    if sensitive_features is None:
+        raise UsageError("sensitive_features=None: the group of each row is expected")
+    keys = _keys(sensitive_features)
+    weights = None if sample_weight is None else _column(sample_weight, "sample_weight").astype(float)
+    for name, rows in (("y_pred", predicted), ("sensitive_features", keys), ("sample_weight", weights)):
+        if rows is not None and len(rows) != len(truth):
+            raise UsageError(f"{name} has {len(rows)} rows and y_true has {len(truth)}: as many are expected")
+    if weights is not None and not (np.isfinite(weights) & (weights >= 0)).all():
+        raise UsageError("sample_weight has values that are negative or not finite")
+    number: dict[Hashable, int] = {}
+    groups = np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
+    if any(_missing(part) for key in number for part in (key if isinstance(key, tuple) else (key,))):
+        raise UsageError(
+            "sensitive_features has missing values: give these rows a group of their own, or leave them out"
+        )
+    if len(number) < 2:  # noqa: PLR2004
+        raise UsageError(f"sensitive_features has {len(number)} group(s): at least two are expected")
+    return groups, weights
+
+
+def _keys(sensitive_features: Any) -> list[Any]:
+    """What tells the groups apart, row by row; several columns may come as a table, or by name."""
+    if isinstance(sensitive_features, Mapping):
+        columns = [_column(column, f"sensitive_features[{name!r}]") for name, column in sensitive_features.items()]
+        if len({len(column) for column in columns}) != 1:
+            raise UsageError("sensitive_features has columns of different lengths, or none")
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+    table = np.asarray(sensitive_features)
+    if table.ndim == 2:  # noqa: PLR2004
+        return [tuple(row) for row in table.tolist()]
+    return list(_column(table, "sensitive_features").tolist())
+
+
+def _missing(value: Any) -> bool:
+    """None, NaN, and pandas' NA and NaT, the first of which refuses to be compared."""
+    return value is None or type(value).__name__ in {"NAType", "NaTType"} or bool(value != value)  # noqa: PLR0124
