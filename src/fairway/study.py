@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,6 +116,14 @@ class Study:
         best, objective = self.best, self.problem.objective.metric
         found = "none" if best is None else f"{objective} {best.metrics[objective]:.4g}"
         return f"Study(trials={len(self._owner.ledger.courses)}, best={found}, seed={self.seed})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A study in memory is pickled with its log."""
+        if not isinstance(self.log, MemoryLog):
+            raise UsageError(f"study {self.name!r} lives in a database: open it there by name, do not pickle it")
+        given = (self.space, self.problem.objective, self.problem.constraints)
+        rules = {"sampler": self.sampler, "stopper": self.stopper, "terminator": self.terminator}
+        return functools.partial(Study, **rules, storage=self.log, name=self.name, seed=self.seed), given
 
     # What a user does
 

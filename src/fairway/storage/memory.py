@@ -16,6 +16,13 @@ class MemoryLog:
         self._claims: set[str] = set()
         self._lock = threading.Lock()
 
+    def __getstate__(self) -> list[Event]:
+        return list(self.read())
+
+    def __setstate__(self, events: list[Event]) -> None:
+        self.__init__()  # type: ignore[misc]
+        self.append(events)
+
     def append(self, events: Sequence[Event]) -> int | None:
         """Append all or nothing and return the new length; None if a claim was taken."""
         claims = {taken for event in events if (taken := claim(event)) is not None}
