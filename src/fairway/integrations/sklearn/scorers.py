@@ -1,0 +1,61 @@
+"""Scorers for limits: how a metric of groups gets to know them, whether they are a column or come beside the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.utils.metadata_routing import MetadataRequest
+
+from fairway.errors import UsageError
+
+
+def group_scorer(metric: Callable[..., float], column: str | int | None = None) -> GroupScorer:
+    """A scorer from a metric of groups, metric(truth, predicted, sensitive_features=), as in `fairway.constraints`.
+
+    `column` names the column of the data that holds the groups, or its place in an array. Without it they come beside
+    the data: `search.fit(X, y, sensitive_features=groups)`.
+
+    >>> import numpy as np
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from fairway.constraints import demographic_parity_difference
+    >>> data, labels = np.array([[0], [0], [1], [1]]), np.array([0, 1, 0, 1])
+    >>> scorer = group_scorer(demographic_parity_difference, column=0)
+    >>> scorer(DummyClassifier().fit(data, labels), data, labels)
+    0.0
+    """
+    return GroupScorer(metric, column)
+
+
+@dataclass(frozen=True)
+class GroupScorer:
+    """What `group_scorer` makes."""
+
+    metric: Callable[..., float]
+    column: str | int | None = None
+
+    def __call__(self, estimator: Any, data: Any, truth: Any, *, sensitive_features: Any = None) -> float:
+        """The metric of an estimator's predictions."""
+        if sensitive_features is None:
+            sensitive_features = self._groups(data)
+        return float(self.metric(truth, estimator.predict(data), sensitive_features=sensitive_features))
+
+    def _groups(self, data: Any) -> Any:
+        name = getattr(self.metric, "__name__", "the metric")
+        if self.column is None:
+            raise UsageError(
+                f"{name} needs the groups: group_scorer({name}, column=...), or fit(X, y, sensitive_features=groups)"
+            )
+        try:
+            if hasattr(data, "iloc"):
+                return data.iloc[:, self.column] if isinstance(self.column, int) else data[self.column]
+            return data[:, self.column]
+        except (IndexError, KeyError, TypeError):
+            raise UsageError(f"{name}: the data has no column {self.column!r}") from None
+
+    def get_metadata_routing(self) -> MetadataRequest:
+        """What scikit-learn's metadata routing is to hand over."""
+        request = MetadataRequest(owner=self)
+        request.score.add_request(param="sensitive_features", alias=self.column is None)
+        return request

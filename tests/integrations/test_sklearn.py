@@ -1,0 +1,431 @@
+"""fairway as scikit-learn's own: its checks of estimators, its data, its routing, its learners."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+import sklearn
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.cluster import KMeans, MiniBatchKMeans
+from sklearn.datasets import load_breast_cancer, make_classification
+from sklearn.decomposition import PCA
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier, SGDRegressor
+from sklearn.metrics import make_scorer, recall_score
+from sklearn.model_selection import GroupKFold, KFold, cross_val_score
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import fairway as fw
+from fairway.integrations.sklearn import ConstrainedSearchCV, fit_steps, group_scorer
+from fairway.verify import verify
+
+X, Y = load_breast_cancer(return_X_y=True)
+SMALL = np.random.default_rng(0).permutation(len(X))[:200]
+TREES = {"max_depth": fw.Int(1, 10), "min_samples_leaf": fw.Int(1, 50, log=True)}
+
+
+def leaves(tree, data, truth):
+    return tree.get_n_leaves()
+
+
+def search(**settings):
+    settings = {
+        "scoring": "roc_auc",
+        "constraints": [fw.AtMost("leaves", 6)],
+        "scorers": {"leaves": leaves},
+        "cv": 5,
+        "trials": 25,
+        "random_state": 0,
+        "terminator": None,
+        **settings,
+    }
+    return ConstrainedSearchCV(DecisionTreeClassifier(random_state=0), TREES, **settings)
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog):
+    caplog.set_level(logging.ERROR, logger="fairway")  # trials that fail are said to have
+
+
+@parametrize_with_checks(
+    [
+        ConstrainedSearchCV(
+            LogisticRegression(), {"C": fw.Float(0.01, 10.0, log=True)}, cv=3, trials=3, random_state=0
+        ),
+        ConstrainedSearchCV(Ridge(), {"alpha": fw.Float(0.1, 10.0, log=True)}, cv=3, trials=3, random_state=0),
+    ]
+)
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learns_own_checks_pass(estimator, check):
+    check(estimator)
+
+
+# What it finds
+
+
+def test_the_best_within_the_limit_is_found_and_trained():
+    found = search().fit(X, Y)
+    assert found.best_limits_["leaves"] <= 6
+    assert found.best_score_ > 0.9
+    again = cross_val_score(clone(found.estimator).set_params(**found.best_params_), X, Y, scoring="roc_auc", cv=5)
+    assert found.best_score_ == pytest.approx(again.mean())
+    expected = DecisionTreeClassifier(random_state=0, **found.best_params_).fit(X, Y)
+    np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+    np.testing.assert_array_equal(found.predict_proba(X), expected.predict_proba(X))
+    assert found.score(X, Y) == pytest.approx(search().fit(X, Y).score(X, Y))  # the same again
+    assert (found.n_features_in_, found.classes_.tolist()) == (30, [0, 1])
+    assert verify(found.study_.log.read()).faults == []
+
+
+def test_a_hopeless_configuration_stops_after_a_few_folds_and_its_limits_are_not_scored():
+    found = search(trials=40, cv=10, sampler=fw.Random()).fit(X, Y)
+    results = found.cv_results_
+    stopped = results["status"] == "stopped"
+    assert stopped.sum() >= 8
+    assert (results["n_folds"][stopped] < 10).all()
+    assert (results["n_folds"][results["status"] == "completed"] == 10).all()
+    assert np.isnan(results["split9_test_score"][stopped]).all()
+    unpaid = np.isnan(results["mean_test_leaves"])
+    assert unpaid.any()
+    assert np.isnan(results["feasible"][unpaid]).all()
+    assert results["status"][found.best_index_] == "completed"
+    assert results["rank_test_score"][found.best_index_] == 1
+    assert results["mean_test_score"][found.best_index_] == pytest.approx(found.best_score_)
+    assert sorted(results["rank_test_score"]) == list(range(1, 41))
+    assert {len(column) for column in results.values()} == {40}
+
+
+def test_the_search_ends_by_itself():
+    found = search(terminator="cv", trials=200, sampler=fw.GP()).fit(X, Y)
+    assert len(found.study_.trials) < 200
+    assert "the noise of 5-fold cross-validation" in found.study_.ended
+
+
+def test_workers_find_the_same_kind_of_thing():
+    found = search(workers=2, trials=12).fit(X[SMALL], Y[SMALL])
+    assert found.best_limits_["leaves"] <= 6
+    assert len(found.cv_results_["params"]) == 12
+
+
+def test_without_limits_it_is_a_search_like_any_other():
+    found = ConstrainedSearchCV(
+        Ridge(), {"alpha": fw.Float(1e-3, 1e3, log=True)}, trials=10, random_state=0, cv=KFold(4)
+    )
+    found.fit(X, Y.astype(float))
+    assert found.best_limits_ == {}
+    assert found.n_splits_ == 4
+
+
+def test_clustering_has_no_truth():
+    found = ConstrainedSearchCV(
+        KMeans(n_init=1, random_state=0), {"n_clusters": fw.Int(2, 6)}, cv=3, trials=5, random_state=0
+    )
+    found.fit(X[SMALL])
+    assert found.transform(X[SMALL]).shape == (200, found.best_params_["n_clusters"])
+    assert not hasattr(found, "predict_proba")
+
+
+# As a part of others
+
+
+def test_it_clones_sets_parameters_and_pickles():
+    first = search()
+    other = clone(first).set_params(trials=4, estimator__criterion="entropy")
+    assert (other.trials, other.estimator.criterion, first.estimator.criterion) == (4, "entropy", "gini")
+    other.fit(X[SMALL], Y[SMALL])
+    back = pickle.loads(pickle.dumps(other))
+    np.testing.assert_array_equal(back.predict(X), other.predict(X))
+    assert back.study_.best == other.study_.best
+
+
+def test_it_searches_pipelines_and_stands_in_them():
+    inner = make_pipeline(StandardScaler(), PCA(random_state=0), LogisticRegression())
+    space = {"pca__n_components": fw.Int(2, 10), "logisticregression__C": fw.Float(1e-2, 1e2, log=True)}
+    outer = make_pipeline(StandardScaler(), ConstrainedSearchCV(inner, space, cv=3, trials=6, random_state=0))
+    assert outer.fit(X[SMALL], Y[SMALL]).score(X, Y) > 0.9
+    scores = cross_val_score(search(trials=5, constraints=(), scorers=None), X[SMALL], Y[SMALL], cv=3)
+    assert scores.min() > 0.7
+
+
+def test_data_frames_keep_their_names():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X[SMALL], columns=[f"feature {i}" for i in range(30)])
+    found = search(trials=5).fit(frame, pd.Series(Y[SMALL]))
+    assert found.feature_names_in_[0] == "feature 0"
+    assert len(found.predict(frame)) == 200
+
+
+def test_a_kernel_that_is_given_is_split_on_both_sides():
+    kernel = X[SMALL] @ X[SMALL].T / 1e6
+    found = ConstrainedSearchCV(
+        SVC(kernel="precomputed"), {"C": fw.Float(0.1, 10.0, log=True)}, cv=3, trials=3, random_state=0
+    )
+    assert found.fit(kernel, Y[SMALL]).score(kernel, Y[SMALL]) > 0.8
+
+
+# Groups and weights
+
+
+def gap(truth, predicted, *, sensitive_features):
+    """The difference of the share of positives between two groups."""
+    groups = np.asarray(sensitive_features)
+    rates = [np.asarray(predicted)[groups == which].mean() for which in (0, 1)]
+    return abs(rates[0] - rates[1])
+
+
+def grouped():
+    data, truth = make_classification(300, 6, random_state=1)
+    group = (data[:, 0] > 0).astype(int)
+    return data, truth, group
+
+
+def fair(scorer, **settings):
+    return ConstrainedSearchCV(
+        LogisticRegression(),
+        {"C": fw.Float(1e-4, 1e2, log=True)},
+        scoring="roc_auc",
+        constraints=[fw.AtMost("gap", 0.9)],
+        scorers={"gap": scorer},
+        cv=3,
+        trials=5,
+        random_state=0,
+        **settings,
+    )
+
+
+def test_groups_come_from_a_column_or_beside_the_data_and_agree():
+    data, truth, group = grouped()
+    beside = fair(group_scorer(gap)).fit(data, truth, sensitive_features=group)
+    column = fair(group_scorer(gap, column=6)).fit(np.column_stack([data, group]), truth)
+    assert 0 < beside.best_limits_["gap"] <= 0.9
+    assert column.best_limits_["gap"] > 0
+    with pytest.raises(fw.UsageError, match=r"gap needs the groups: group_scorer\(gap, column=...\), or fit"):
+        fair(group_scorer(gap)).fit(data, truth)
+    with pytest.raises(fw.UsageError, match="no scorer takes them"):
+        fair(lambda model, data, truth: 0.0).fit(data, truth, sensitive_features=group)
+
+
+def test_groups_and_weights_are_routed_by_scikit_learn():
+    data, truth, group = grouped()
+    weights = np.where(truth == 1, 5.0, 1.0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        estimator = LogisticRegression().set_fit_request(sample_weight=True)
+        weighted = make_scorer(recall_score).set_score_request(sample_weight=True)
+        routed = fair(group_scorer(gap)).set_params(estimator=estimator, scoring=weighted)
+        routed.fit(data, truth, sensitive_features=group, sample_weight=weights)
+        assert routed.score(data, truth, sample_weight=weights) > 0.5
+        with pytest.raises(TypeError, match="unexpected argument"):
+            fair(group_scorer(gap, column=0)).fit(data, truth, sensitive_features=group)
+    plain = fair(group_scorer(gap)).fit(data, truth, sensitive_features=group)
+    heavier = fair(group_scorer(gap)).fit(data, truth, sensitive_features=group, sample_weight=weights)
+    assert routed.best_limits_["gap"] != plain.best_limits_["gap"]
+    assert heavier.predict(data).mean() > plain.predict(data).mean()  # the weights reached fit
+
+
+def test_groups_of_rows_stay_together_in_splitting():
+    found = search(cv=GroupKFold(4), trials=3)
+    found.fit(X[SMALL], Y[SMALL], groups=np.arange(200) % 8)
+    assert found.n_splits_ == 4
+
+
+# What goes wrong
+
+
+def test_a_scorer_that_raises_fails_its_trial_and_the_search_goes_on():
+    def moody(model, data, truth):
+        if model.max_depth == 3:
+            raise RuntimeError("not my depth")
+        return model.get_n_leaves()
+
+    found = search(scorers={"leaves": moody}, stopper=fw.Never()).fit(X[SMALL], Y[SMALL])
+    failed = found.cv_results_["status"] == "failed"
+    assert failed.any()
+    assert (~failed).any()
+    reason = found.cv_results_["reason"][failed][0]
+    assert reason.startswith("RuntimeError: not my depth, raised by the scorer of 'leaves' on fold 1")
+    assert found.best_params_["max_depth"] != 3
+
+
+def test_a_score_that_is_no_number_fails_its_trial_and_a_limit_that_is_none_is_broken():
+    def score(model, data, truth):
+        return float("nan") if model.max_depth == 5 else model.score(data, truth)
+
+    def nodes(model, data, truth):
+        return float("nan") if model.max_depth > 3 else model.get_n_leaves()
+
+    found = search(scoring=score, scorers={"leaves": nodes}, stopper=fw.Never()).fit(X[SMALL], Y[SMALL])
+    results = found.cv_results_
+    depth = np.array([params["max_depth"] for params in results["params"]])
+    assert (results["status"] == "failed").tolist() == (depth == 5).tolist()
+    assert results["reason"][depth == 5][0] == "score is nan at step 1"
+    assert not (results["feasible"][depth > 3] == 1).any()
+    assert found.best_params_["max_depth"] <= 3
+
+
+def test_a_fold_with_one_class_is_left_out_where_the_score_needs_two():
+    truth = Y[SMALL].copy()
+    order = np.argsort(truth, kind="stable")
+    data, truth = X[SMALL][order], truth[order]
+    ones = int((truth == 0).sum())
+    splits = [
+        (np.setdiff1d(np.arange(200), test), test)
+        for test in (np.arange(ones - 30, ones), np.arange(60, 120), np.arange(40, 110))
+    ]
+    with pytest.warns(UserWarning, match="1 fold shows one class only, where roc_auc is not defined: left out of 3"):
+        found = search(cv=splits, trials=5).fit(data, truth)
+    assert found.best_score_ > 0.8
+    assert found.cv_results_["n_folds"][found.best_index_] == 2
+    accurate = search(cv=splits, trials=5, scoring="accuracy").fit(data, truth)
+    assert accurate.cv_results_["n_folds"][accurate.best_index_] == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"scorers": None}, "the limit on 'leaves' has no scorer: scorers={'leaves': ...}"),
+        ({"constraints": ()}, "there is no limit on 'leaves'; there are none"),
+        ({"scorers": {"leaves": 3}}, "'leaves' is 3: a function of"),
+        (
+            {"space": {"max_dept": fw.Int(1, 3)}},
+            "DecisionTreeClassifier has no parameter 'max_dept': did you mean 'max_depth'",
+        ),
+        ({"estimator": SVC()}, "SVC has no parameter 'max_depth'"),
+        ({"trials": 0}, "trials=0: a whole number of at least 1"),
+    ],
+)
+def test_what_does_not_fit_together_is_said(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        search().set_params(**settings).fit(X[SMALL], Y[SMALL])
+
+
+def test_an_estimator_without_the_needed_method_is_said():
+    class NoScores(ClassifierMixin, BaseEstimator):
+        def __init__(self, depth=1):
+            self.depth = depth
+
+        def fit(self, data, truth):
+            self.classes_ = np.unique(truth)
+            return self
+
+        def predict(self, data):
+            return np.zeros(len(data), int)
+
+    searching = ConstrainedSearchCV(NoScores(), {"depth": fw.Int(1, 9)}, scoring="roc_auc", cv=3, trials=5)
+    with pytest.raises(Exception, match=r"decision_function.*predict_proba") as caught:
+        searching.fit(X[SMALL], Y[SMALL])
+    assert "raised by the scorer of 'roc_auc' on fold 1" in caught.value.__notes__
+    with pytest.raises(TypeError, match="an estimator with a fit method is expected"):
+        ConstrainedSearchCV("tree", {"depth": fw.Int(1, 9)}).fit(X, Y)
+
+
+def test_when_nothing_is_within_the_limits_the_nearest_is_named_and_nothing_is_trained():
+    impossible = search(constraints=[fw.AtMost("leaves", 1)], trials=8)
+    with pytest.raises(
+        fw.StudyFailed, match=r"none of 8 configurations is within the limits; the nearest had roc_auc .* leaves"
+    ):
+        impossible.fit(X[SMALL], Y[SMALL])
+    with pytest.raises(NotFittedError):
+        impossible.predict(X)
+    assert len(impossible.cv_results_["params"]) == 8
+    with pytest.warns(UserWarning, match="none of 8 configurations"):
+        impossible.set_params(refit=False).fit(X[SMALL], Y[SMALL])
+
+
+def test_without_refit_there_are_parameters_and_no_model():
+    found = search(refit=False, trials=5).fit(X[SMALL], Y[SMALL])
+    assert found.best_params_
+    with pytest.raises(AttributeError, match="with refit=False there is none"):
+        found.predict(X)
+
+
+# Learners that train in steps
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        SGDClassifier(loss="log_loss", random_state=0),
+        GaussianNB(),
+        MLPClassifier((4,), learning_rate_init=0.1, random_state=0),
+        MLPClassifier((4,), solver="lbfgs", max_iter=40, random_state=0),
+        RandomForestClassifier(n_estimators=20, random_state=0),
+        GradientBoostingClassifier(n_estimators=20, random_state=0),
+        HistGradientBoostingClassifier(max_iter=20, random_state=0),
+        LogisticRegression(max_iter=20),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_learners_train_in_steps_and_the_best_one_is_built_again(estimator):
+    scaled = StandardScaler().fit_transform(X[SMALL])
+    study = fw.Study({"unused": fw.Float(0.0, 1.0)}, fw.Maximize("accuracy"), seed=0)
+    seen = []
+
+    def train(trial):
+        for model in fit_steps(trial, estimator, scaled, Y[SMALL], total=4):
+            trial.report(accuracy=model.score(scaled, Y[SMALL]))
+            seen.append(model)
+        return model
+
+    study.optimize(train, trials=2)
+    assert study.best.metrics["accuracy"] > 0.8
+    assert study.trials[0].steps == 4
+    assert not hasattr(estimator, "classes_")  # the user's own is untouched
+    assert study.rebuild(train).score(scaled, Y[SMALL]) == study.best.metrics["accuracy"]
+
+
+def test_a_forest_grows_evenly_to_its_own_size_and_a_stopped_trial_trains_no_further():
+    sizes = []
+
+    class Growing(RandomForestClassifier):
+        def fit(self, data, truth):
+            sizes.append(self.n_estimators)
+            return super().fit(data, truth)
+
+    study = fw.Study({"unused": fw.Float(0.0, 1.0)}, fw.Maximize("accuracy"), seed=0, stopper=fw.HalfAt(2, after=1))
+    for accuracy in (0.9, 0.1, 0.05):
+        trial = study.ask()
+        for _ in fit_steps(trial, Growing(n_estimators=10), X[SMALL], Y[SMALL], total=5):
+            trial.report(accuracy=accuracy)
+        study.tell(trial)
+    assert sizes[:5] == [2, 4, 6, 8, 10]
+    assert study.trials[-1].status == "stopped"
+    assert study.trials[-1].steps == 2
+
+
+def test_regressors_clusters_and_weights_train_in_passes():
+    study = fw.Study({"unused": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
+    scaled = StandardScaler().fit_transform(X[SMALL])
+    for estimator, truth, more in (
+        (SGDRegressor(random_state=0), Y[SMALL].astype(float), {"sample_weight": np.ones(200)}),
+        (MiniBatchKMeans(3, random_state=0, n_init=1), None, {}),
+    ):
+        trial = study.ask()
+        for model in fit_steps(trial, estimator, scaled, truth, total=3, **more):
+            trial.report(loss=-model.score(scaled, truth))
+        study.tell(trial)
+    assert study.counts["completed"] == 2
+
+
+@pytest.mark.parametrize(
+    ("estimator", "sentence"),
+    [
+        (SVC(), "SVC cannot be trained in steps: it has no partial_fit, and no warm_start"),
+        (RandomForestClassifier(n_estimators=3), "has n_estimators=3: it cannot be trained in 4 steps"),
+    ],
+)
+def test_what_cannot_train_in_steps_is_said(estimator, sentence):
+    study = fw.Study({"unused": fw.Float(0.0, 1.0)}, fw.Maximize("accuracy"), seed=0)
+    with pytest.raises(fw.UsageError, match=sentence):
+        list(fit_steps(study.ask(), estimator, X, Y, total=4))
