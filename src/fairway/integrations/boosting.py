@@ -1,0 +1,212 @@
+"""What fairway does inside a boosting library: each round is a report, and a round that becomes the best is saved.
+
+LightGBM and XGBoost differ in how a callback is called and how a model is written; all else is here. A booster's first
+rounds do not change as it grows, so a round's number is a checkpoint: a limit that is checked when training has ended
+looks at the best round, not at the last. Where rounds do change (DART), it is the last state that can be checked.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from fairway import feasibility
+from fairway.errors import UsageError
+from fairway.rebuild import Again
+from fairway.seeds import trial_seed
+from fairway.study import Study
+from fairway.trial import Given, Trial
+
+Limit: TypeAlias = Callable[[Any, int], float]
+"""What measures a constraint: called with the booster and how many of its rounds to predict with."""
+
+
+class Evaluated(NamedTuple):
+    """One number that the library measured in a round."""
+
+    data: str  # the name of the data set
+    metric: str
+    value: float
+    higher_is_better: bool | None  # None: unknown
+
+
+@dataclass(frozen=True)
+class Library:
+    """What differs between the libraries."""
+
+    name: str
+    suffix: str  # of its model files
+    count: Callable[[Any], int]  # the rounds that a booster has
+    dump: Callable[[Any, int], bytes]  # its first rounds, as a file's content
+    load: Callable[[Path], Any]
+
+
+class Rounds:
+    """The rounds of one training, as reports to one trial.
+
+    `constraints` maps metrics to functions of the booster and the number of rounds to predict with; they are called
+    only when that is worth its price. `valid` names the data set to judge by, `save_to` the folder for models.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        trial: Trial,
+        metric: str,
+        *,
+        constraints: Mapping[str, Limit | float] | None,
+        valid: str | None,
+        save_to: str | os.PathLike[str] | None,
+    ) -> None:
+        if not isinstance(trial, Trial):
+            raise UsageError(f"callback({trial!r}): the trial that the function was called with is expected")
+        if not isinstance(metric, str):
+            raise UsageError(f"metric={metric!r}: the name of an evaluation metric of {library.name} is expected")
+        self.trial = trial
+        self._library = library
+        self._metric = metric
+        self._constraints = dict(constraints or {})
+        self._valid = valid
+        # What is built again is written nowhere.
+        self._folder = None if save_to is None or isinstance(trial, Again) else Path(save_to)
+        self._saved: Path | None = None
+        self.value = math.nan  # of the objective in the last round
+        self._reporting = 0  # the step that is being reported
+        self._met: set[str] = set()  # the limits found met when training had ended
+
+    @property
+    def over(self) -> bool:
+        """Whether the trial takes no more reports."""
+        trial = self.trial
+        return trial.stopped or trial.status != "running" or trial._last == trial._pace.total
+
+    def begin(self, total: int | None, *, since: int | None = None) -> None:
+        """So many rounds are meant to come; they began now, or at a time by the trial's clock."""
+        if self.trial._begun < 0:
+            self.trial._begin(total)
+        if since is not None:
+            self.trial._mark = since
+
+    def report(
+        self, booster: Any, step: int, evaluated: Iterable[Evaluated], *, training: Collection[str], lasting: bool
+    ) -> bool:
+        """Report a round; whether the trial is to be stopped. `lasting`: later rounds leave this one as it is."""
+        value, rounds = self._chosen(list(evaluated), training), self._library.count(booster)
+        self.value = value
+        offers: dict[str, Given] = {self.trial._objective: value}
+        for name, given in self._constraints.items():
+            offers[name] = partial(self._check, name, given, booster, step, value, rounds) if callable(given) else given
+        self._reporting = step
+        try:
+            decision = self.trial.report(offers, step=step, checkpoint=rounds if lasting else None)
+        finally:
+            self._reporting = 0
+        if decision.best:
+            self._save(booster, rounds, step)
+        return decision.stop
+
+    def _check(
+        self, name: str, limit: Limit, booster: Any, step: int, value: float, rounds: int, checkpoint: int | None = None
+    ) -> float:
+        """What a constraint comes to after so many rounds, now or when training has ended."""
+        del checkpoint  # the rounds, if they last
+        left = self._library.count(booster)
+        if left < rounds:
+            raise UsageError(
+                f"round {rounds} is to be checked, and early stopping kept {left}: "
+                f"have it look at {self._metric} alone, so that both mean the same round"
+            )
+        measured = limit(booster, rounds)
+        if self._folder is not None and step != self._reporting:
+            self._save_late(name, measured, booster, step, value, rounds)
+        return measured
+
+    def _save_late(self, name: str, measured: float, booster: Any, step: int, value: float, rounds: int) -> None:
+        """Save what is about to become the best by a check that was paid when training had ended."""
+        trial = self.trial
+        limit = trial._referee.problem.constraints[trial._constraint[name]]
+        if feasibility.excess(limit, trial._number(name, measured)):
+            return
+        self._met.add(name)
+        best = trial._referee.incumbent
+        better = best is None or (trial._sign * value, trial.number, step) < best[:3]
+        if better and self._met == {name for name, given in self._constraints.items() if callable(given)}:
+            self._save(booster, rounds, step)
+
+    def _save(self, booster: Any, rounds: int, step: int) -> None:
+        if self._folder is None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = _file_name(self.trial.number, self.trial.seed, step, self._library.suffix)
+        target, content = self._folder / name, self._library.dump(booster, rounds)
+        part = self._folder / f"{name}.{os.getpid()}.part"
+        part.write_bytes(content)
+        part.replace(target)
+        if self._saved not in (None, target):
+            self._saved.unlink(missing_ok=True)
+        self._saved = target
+
+    def _chosen(self, evaluated: list[Evaluated], training: Collection[str]) -> float:
+        """The objective among what was measured."""
+        sets = list(dict.fromkeys(each.data for each in evaluated))
+        valid = self._valid if self._valid is not None else self._only([name for name in sets if name not in training])
+        if valid not in sets:
+            raise UsageError(f"valid={valid!r}: {self._library.name} evaluates {_named(sets)}")
+        there = [each for each in evaluated if each.data == valid]
+        found = [each for each in there if each.metric == self._metric]
+        if not found:
+            names = _named([each.metric for each in there])
+            raise UsageError(f"metric={self._metric!r}: {self._library.name} evaluates {names} on {valid!r}")
+        objective, higher = self.trial._referee.problem.objective, found[0].higher_is_better
+        if higher is not None and higher != (objective.sign < 0):
+            raise UsageError(
+                f"{self._metric} of {self._library.name} is better {'higher' if higher else 'lower'}, "
+                f"and the study has {objective!r}"
+            )
+        return float(found[0].value)
+
+    def _only(self, others: list[str]) -> str:
+        if len(others) == 1:
+            return others[0]
+        if others:
+            raise UsageError(f"{self._library.name} evaluates {_named(others)}: say which counts, valid={others[0]!r}")
+        raise UsageError(
+            f"{self._library.name} evaluates no data set beside the training set: hand one over to judge each round by"
+        )
+
+
+def best_model(
+    library: Library,
+    study: Study,
+    train: Callable[[Trial], Any],
+    saved_in: str | os.PathLike[str] | None,
+) -> Any:
+    """The best model: loaded if it was saved, trained again if not."""
+    best = study.best
+    if saved_in is not None and best is not None:
+        if not Path(saved_in).is_dir():
+            raise UsageError(f"saved_in={str(saved_in)!r}: there is no such folder")
+        seed = trial_seed(study.seed, best.number)
+        path = Path(saved_in) / _file_name(best.number, seed, best.step, library.suffix)
+        if path.is_file():
+            try:
+                return library.load(path)
+            except Exception as error:  # noqa: BLE001 - whatever a broken file leads to
+                why = str(error).splitlines()[0] if str(error) else type(error).__name__
+                warnings.warn(f"{path} cannot be read ({why}): the model is trained again", stacklevel=3)
+    return study.rebuild(train)
+
+
+def _file_name(number: int, seed: int, step: int, suffix: str) -> str:
+    """Of one checkpoint. The seed tells studies apart that were given the same folder."""
+    return f"trial{number}-round{step}-seed{seed}{suffix}"
+
+
+def _named(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, dict.fromkeys(names))) or "nothing"

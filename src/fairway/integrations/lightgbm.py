@@ -1,0 +1,159 @@
+"""fairway inside LightGBM: a callback that reports each boosting round, and the best round as a model.
+
+For `lightgbm.train`, `lightgbm.cv` and the `fit` of its scikit-learn estimators.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fairway.errors import MissingDependency
+from fairway.integrations import boosting
+from fairway.integrations.boosting import Evaluated, Limit, Rounds
+from fairway.study import Study
+from fairway.trial import Trial
+
+try:
+    import lightgbm
+except ImportError:
+    raise MissingDependency("fairway.integrations.lightgbm needs LightGBM: pip install 'fairway[lightgbm]'") from None
+
+__all__ = ["best_model", "callback"]
+
+
+def callback(
+    trial: Trial,
+    metric: str,
+    *,
+    constraints: Mapping[str, Limit | float] | None = None,
+    valid: str | None = None,
+    save_to: str | os.PathLike[str] | None = None,
+) -> Callable[[lightgbm.callback.CallbackEnv], None]:
+    """Report each round to a trial, and end training where the trial is stopped; for `callbacks=[...]`.
+
+    `metric` is LightGBM's name of what the study's objective is ("auc"), on the only validation set, or on the one
+    named `valid`. `constraints` maps each limit to a function of the booster and a number of rounds, such as
+    `lambda booster, rounds: eod(booster.predict(x, num_iteration=rounds))`. It is called only when that is worth its
+    price, maybe when training has ended, with the best round (DART has only its last). With `lightgbm.cv`, the mean
+    over folds is reported, and the function gets the `CVBooster`.
+
+    A round that becomes the best of the study is saved in the folder `save_to`, one file a trial; `best_model` finds
+    it. An `early_stopping` beside this is welcome; it should look at the same metric, or it drops the best round.
+
+    >>> import lightgbm, numpy as np, fairway as fw
+    >>> from fairway.integrations.lightgbm import callback
+    >>> x = np.random.default_rng(0).normal(size=(300, 3))
+    >>> y = (x[:, 0] + x[:, 1] ** 2 > 1).astype(int)
+    >>> def size(booster, rounds):
+    ...     return len(booster.model_to_string(num_iteration=rounds)) / 1000
+    >>> def train(trial):
+    ...     settings = {"objective": "binary", "metric": "auc", "verbosity": -1, "num_threads": 1}
+    ...     data = lightgbm.Dataset(x[:200], y[:200])
+    ...     report = callback(trial, "auc", constraints={"kilobytes": size})
+    ...     valid = data.create_valid(x[200:], y[200:])
+    ...     return lightgbm.train({**settings, **trial.params}, data, 20, [valid], callbacks=[report])
+    >>> limits = [fw.AtMost("kilobytes", 12)]
+    >>> study = fw.Study({"num_leaves": fw.Int(2, 16)}, fw.Maximize("auc"), limits, seed=0)
+    >>> study.optimize(train, trials=5)
+    >>> study.best.metrics["kilobytes"] <= 12
+    True
+    """
+    return _Callback(Rounds(_LIGHTGBM, trial, metric, constraints=constraints, valid=valid, save_to=save_to))
+
+
+def best_model(
+    study: Study, train: Callable[[Trial], Any], *, saved_in: str | os.PathLike[str] | None = None
+) -> lightgbm.Booster | Any:
+    """The best model of a study, at the round that was best; a plain `predict` uses just its rounds.
+
+    A booster from the folder `saved_in` (which was the callback's `save_to`) if it is there. Else what `train` returns
+    when it is run again: it is the function that was optimised, and returns its booster or fitted estimator.
+
+    >>> import lightgbm, numpy as np, fairway as fw
+    >>> from fairway.integrations.lightgbm import best_model, callback
+    >>> x = np.random.default_rng(0).normal(size=(300, 3))
+    >>> y = (x[:, 0] + x[:, 1] ** 2 > 1).astype(int)
+    >>> def train(trial):
+    ...     model = lightgbm.LGBMClassifier(n_estimators=20, n_jobs=1, verbose=-1, **trial.params)
+    ...     report = callback(trial, "binary_logloss")
+    ...     return model.fit(x[:200], y[:200], eval_X=x[200:], eval_y=y[200:], callbacks=[report])
+    >>> study = fw.Study({"learning_rate": fw.Float(0.1, 1.0)}, fw.Minimize("loss"), seed=0)
+    >>> study.optimize(train, trials=5)
+    >>> best_model(study, train).n_estimators_ == study.best.step
+    True
+    """
+    return boosting.best_model(_LIGHTGBM, study, train, saved_in)
+
+
+class _Callback:
+    """Comes before LightGBM's own early stopping (order 30), which ends a round's callbacks when it ends training."""
+
+    def __init__(self, rounds: Rounds) -> None:
+        self.order = 25  # LightGBM reads it from the instance
+        self.before_iteration = False
+        self._rounds = rounds
+        self._made = rounds.trial._clock()  # LightGBM calls it after the first round: this is as near its beginning
+
+    def __call__(self, env: lightgbm.callback.CallbackEnv) -> None:
+        rounds, step = self._rounds, env.iteration - env.begin_iteration + 1
+        if not rounds.over:
+            if step == 1:
+                rounds.begin(env.end_iteration - env.begin_iteration, since=self._made)
+            training = {_training(env.model)}
+            found = [_evaluated(*each[:4]) for each in env.evaluation_result_list or ()]
+            stop = rounds.report(env.model, step, found, training=training, lasting=not _is_dart(env.params))
+            if not stop and (not rounds.over or env.iteration + 1 == env.end_iteration):
+                return
+        # LightGBM drops the rounds after the best: the present one, since a check to come may look at any.
+        raise lightgbm.callback.EarlyStopException(_count(env.model) - 1, env.evaluation_result_list or [])
+
+
+def _evaluated(data: str, metric: str, value: float, higher_is_better: bool) -> Evaluated:
+    if data == "cv_agg":  # until LightGBM 4.6, cv gave "valid auc" of "cv_agg"
+        data, _, metric = metric.partition(" ")
+    return Evaluated(data, metric, value, higher_is_better)
+
+
+def _is_cv(model: Any) -> bool:
+    return isinstance(model, lightgbm.CVBooster)
+
+
+def _training(model: Any) -> str:
+    """The name of the training set, where it is evaluated too."""
+    return "train" if _is_cv(model) else model._train_data_name
+
+
+def _is_dart(params: Mapping[str, Any]) -> bool:
+    """DART rescales earlier trees as it adds new ones."""
+    return any(params.get(alias) == "dart" for alias in ("boosting", "boosting_type", "boost"))
+
+
+def _count(model: Any) -> int:
+    """Fewer than were trained where a round found nothing to split."""
+    count = model.current_iteration()
+    return int(count[0] if _is_cv(model) else count)
+
+
+def _dump(model: Any, rounds: int) -> bytes:
+    text: str = model.model_to_string(num_iteration=rounds)
+    return text.encode()
+
+
+def _load(path: Path) -> Any:
+    text = path.read_text(encoding="utf-8")
+    is_cv = text.startswith("{")
+    models = json.loads(text)["boosters"] if is_cv else [text]
+    if not all("\nend of trees\n" in model and "\npandas_categorical:" in model for model in models):
+        raise ValueError("it is cut short")  # LightGBM would end the process
+    if is_cv:
+        return lightgbm.CVBooster().model_from_string(text)
+    booster = lightgbm.Booster(model_str=text)
+    booster.best_iteration = booster.current_iteration()
+    return booster
+
+
+_LIGHTGBM = boosting.Library("LightGBM", ".txt", _count, _dump, _load)
