@@ -122,6 +122,12 @@ class History:
         return np.asarray(over)
 
     @property
+    def gap(self) -> NDArray[np.float64]:
+        """How far each row (n,) is from the best value there can be, where the objective names one; else its loss."""
+        objective = self.problem.objective
+        return self.loss if objective.best is None else self.loss - objective.sign * objective.best
+
+    @property
     def feasible(self) -> NDArray[np.bool_]:
         """Measured, and every limit holds."""
         return np.equal(self.violation, 0.0)

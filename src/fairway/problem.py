@@ -17,22 +17,29 @@ from fairway.errors import UsageError
 
 @dataclass(frozen=True)
 class Objective:
-    """The metric to optimise; `Minimize` and `Maximize` are the kinds."""
+    """The metric to optimise; `Minimize` and `Maximize` are the kinds.
+
+    `best` is a value that cannot be surpassed, if there is one: 1.0 for an accuracy. What is left to gain can then be
+    seen by orders of magnitude, which models of the objective fit better: the search ends earlier by itself.
+    """
 
     metric: str
+    best: float | None = None
     sign: ClassVar[float]  # loss = sign * value
 
     def __post_init__(self) -> None:
         _check_metric(self, self.metric)
+        if self.best is not None and not is_finite(self.best):
+            raise UsageError(f"{type(self).__name__}({self.metric!r}, best={self.best!r}): a finite number is expected")
 
 
 @dataclass(frozen=True)
 class Minimize(Objective):
-    """The smaller this metric, the better.
+    """The smaller this metric, the better; `best` is a value that it cannot fall below, if there is one.
 
     >>> import fairway as fw
     >>> fw.Minimize("loss")
-    Minimize(metric='loss')
+    Minimize(metric='loss', best=None)
     """
 
     sign = 1.0
@@ -40,11 +47,11 @@ class Minimize(Objective):
 
 @dataclass(frozen=True)
 class Maximize(Objective):
-    """The larger this metric, the better.
+    """The larger this metric, the better; `best` is a value that it cannot exceed, if there is one.
 
     >>> import fairway as fw
-    >>> fw.Maximize("auc")
-    Maximize(metric='auc')
+    >>> fw.Maximize("auc", best=1.0)
+    Maximize(metric='auc', best=1.0)
     """
 
     sign = -1.0

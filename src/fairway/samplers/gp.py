@@ -146,7 +146,7 @@ class GP(Sampler):
         return terms
 
     def _imputed(self, history: History, rows: NDArray[np.intp]) -> Array:
-        loss = history.loss[rows].copy()
+        loss = history.gap[rows].copy()
         partial = history.partial[rows]
         if self.impute and partial.any() and not partial.all():
             best = np.argmin(np.where(history.feasible[rows], loss, np.inf))

@@ -132,8 +132,8 @@ class RegretBound(Terminator):
         from fairway.terminators.surrogate import Surrogate  # noqa: PLC0415
 
         rows = order[: max(_LEAST, math.ceil(self.top * len(order)))]
-        rows = order if Transform(history.loss[rows]).flat else rows
-        if Transform(history.loss[rows]).flat:
+        rows = order if Transform(history.gap[rows]).flat else rows
+        if Transform(history.gap[rows]).flat:
             return math.inf  # they say nothing of the others
         surrogate = Surrogate(history, rows, order, power=0.0 if self.log else 1.0, warp=self._WARP)
         width = self.width(len(history.space), t)

@@ -42,7 +42,7 @@ class Surrogate:
         self._history, self._rows = history, rows
         self.features = Features(history.space)
         self.z = self.features(history.x[rows])
-        loss = history.loss[rows]
+        loss = history.gap[rows]
         self.transform = Transform(loss, power if loss.min() > 0.0 else 1.0)
         enough = len(rows) >= _FOR_A_BEND * len(history.space)
         self.objective = self._process(self.z, self.transform(loss), warp=warp and enough)

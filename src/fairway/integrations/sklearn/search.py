@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state, get_tags, indexable
@@ -29,6 +29,12 @@ from fairway.stoppers.stopper import Stopper
 from fairway.study import Study
 from fairway.terminators.regret import RegretBound
 from fairway.terminators.terminator import Terminator
+
+# How scikit-learn names scores that are 1 at best.
+_UP_TO_ONE = (
+    *("accuracy", "average_precision", "balanced_accuracy", "d2", "explained_variance", "f1", "jaccard", "matthews"),
+    *("precision", "r2", "recall", "roc_auc", "top_k_accuracy"),
+)
 
 
 def _delegate(method: str) -> Any:
@@ -170,6 +176,13 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
             limits.append(Scoring(metric, limit))
         return Scoring(name, scorer), limits
 
+    def _objective(self, name: str) -> Maximize:
+        """The score, with the best that it can be where that is known."""
+        if name.startswith("neg_"):
+            return Maximize(name, best=0.0)
+        bounded = self.scoring is None and (is_classifier(self.estimator) or is_regressor(self.estimator))
+        return Maximize(name, best=1.0 if bounded or name.startswith(_UP_TO_ONE) else None)
+
     def _study(self, objective: str) -> Study:
         space = self.space if isinstance(self.space, Space) else Space(self.space)
         known = self.estimator.get_params() if hasattr(self.estimator, "get_params") else {}
@@ -181,7 +194,7 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         terminator = RegretBound("cv") if self.terminator == "cv" else self.terminator
         return Study(
             space,
-            Maximize(objective),
+            self._objective(objective),
             self.constraints,
             sampler=self.sampler,
             stopper=self.stopper,
