@@ -4,7 +4,8 @@
     python examples/cross_validated_forest.py [--trials 80] [--workers 2]
 
 Each configuration is judged by ten folds, one after another: a hopeless one is stopped after a few, and the whole
-search ends when what is left to gain is down to the noise of the ten folds. The limit: 3,000 nodes in all trees.
+search ends when what is left to gain is down to the noise of the ten folds, or when 25 configurations in a row have
+gained nothing. The limit: 3,000 nodes in all trees.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def main() -> None:
         scorers={"nodes": nodes},
         cv=StratifiedKFold(10, shuffle=True, random_state=0),
         sampler=fw.GP(),
-        terminator=fw.RegretBound("cv", factor=2.2, top=1.0),
+        terminator=fw.any_of(fw.RegretBound("cv", factor=2.2, top=1.0), fw.Plateau(25)),
         trials=given.trials,
         workers=given.workers,
         random_state=0,

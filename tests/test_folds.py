@@ -158,3 +158,21 @@ def test_logs_that_do_not_say_of_how_many_folds_mean_all():
         elif old["event"] == "Told":
             old["checkpoint"] = old["checkpoint"][:5]
         assert repr(from_json(old)) == repr(event)
+
+
+def test_a_mean_of_easy_folds_does_not_look_better_to_samplers_than_all_folds():
+    study = fw.Study(LINE, fw.Minimize("error"), seed=0, stopper=fw.HalfAt(1, after=2), sampler=fw.Random())
+
+    def train(trial):
+        values = []
+        for fold in trial.steps(5):
+            values.append(trial.params["x"] + (0.0 if fold == 1 else 2.0))  # the first fold is easy
+            trial.report(error=fw.Folds(values, of=5))
+
+    study.optimize(train, trials=20)
+    history = study.history
+    assert history.partial.sum() > 3
+    after = history.number > 2
+    np.testing.assert_allclose(history.loss[after], history.x[after, 0] + 1.6)  # as if all had been run
+    stopped = next(record for record in study.trials if record.status == "stopped")
+    assert stopped.metrics["error"] == pytest.approx(stopped.params["x"])  # people see what was measured

@@ -71,11 +71,11 @@ class History:
     """A snapshot of a study: n finished trials as columns, in the order in which they finished.
 
     `x` (n, d) holds points of the unit cube, NaN where inactive; `loss` (n,) the objective turned so that lower is
-    better, NaN for failed trials; `values` (n, m) the raw constraint metrics; `violation` (n,) is 0 for feasible,
-    positive for infeasible, NaN for unknown and failed; `partial` (n,) marks trials ended before they were done;
-    `step` (n,) is the step of what the row shows, `seconds` (n,) what the trial cost, checks included; `noise` (n,) is
-    the objective's, where it came as `Folds`, else NaN, and `folds` (n,) how many they were; `pending` (k, d) are the
-    running ones; `seed` is the study's.
+    better, NaN for failed trials; where folds are missing, it is moved by what they brought to others. `values` (n, m)
+    are the raw constraint metrics; `violation` (n,) is 0 for feasible, positive for infeasible, NaN for unknown and
+    failed; `partial` (n,) marks trials ended before they were done; `step` (n,) is the step of what the row shows,
+    `seconds` (n,) what the trial cost, checks included; `noise` (n,) is the objective's, where it came as `Folds`, else
+    NaN, and `folds` (n,) how many they were; `pending` (k, d) are the running ones; `seed` is the study's.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), [fw.AtMost("ms", 9.0)], seed=0)

@@ -24,6 +24,7 @@ class Course:
     __slots__ = (
         "check_ns",
         "checkpoint",
+        "folds",
         "last_step",
         "losses",
         "notes",
@@ -47,6 +48,7 @@ class Course:
         self.reason = ""
         self.verdict: str | None = None
         self.checkpoint: Checkpoint | None = None  # the one that stands for the trial
+        self.folds: dict[int, float] = {}  # the mean of so many folds, while others were to come
         self.notes: Mapping[str, Any] = {}
         self.total: int | None = None
         self.last_step = 0
@@ -74,6 +76,7 @@ class Ledger:
         self.ended: str | None = None
         self.best_ignoring_limits: tuple[int, Checkpoint] | None = None
         self.train_saved_ns = 0
+        self._drift: dict[int, tuple[float, int]] = {}  # by folds: how far means moved until all were there; how many
 
     def fold(self, event: Event) -> None:
         """Take one event in."""
@@ -114,6 +117,7 @@ class Ledger:
         self._note_best(event)
         course.checkpoint = self.standing(event.number, event)
         course.steps, course.train_ns, course.check_ns = self.totals(event.number, event)
+        course.folds |= {int(event.noise[i, 2]): float(event.objective[int(event.noise[i, 0])]) for i in _some(event)}
         course.total = event.total
         course.verdict = event.verdict
         course.last_step = max(course.last_step, int(event.step.max()))
@@ -146,8 +150,23 @@ class Ledger:
             if course.total is not None:
                 self.train_saved_ns += (course.total - course.last_step) * course.train_ns // max(course.steps, 1)
         measured = None if event.status == "failed" else event.checkpoint
+        if measured is not None:
+            measured = self._moved(course, measured)
         seconds = (course.train_ns + course.check_ns) / 1e9
         self._columns.append(event.number, course.x, measured, seconds, partial=event.status == "stopped")
+
+    def _moved(self, course: Course, checkpoint: Checkpoint) -> Checkpoint:
+        """What samplers see of a checkpoint: a mean of some folds, moved by what the others brought to other trials.
+
+        Folds differ: a trial that was stopped after an easy one would look better than all that were not.
+        """
+        total, n = self._drift.get(checkpoint.folds, (0.0, 0))
+        if checkpoint.provisional:
+            return checkpoint._replace(objective=checkpoint.objective + total / max(n, 1))
+        for folds, mean in course.folds.items():
+            total, n = self._drift.get(folds, (0.0, 0))
+            self._drift[folds] = total + checkpoint.objective - mean, n + 1
+        return checkpoint
 
     def standing(self, number: int, batch: Reported | None) -> Checkpoint | None:
         """The checkpoint that stands for a trial, once a batch of reports is added to what is known of it."""
@@ -198,6 +217,11 @@ class Ledger:
             check_seconds=course.check_ns / 1e9,
             notes=dict(course.notes),
         )
+
+
+def _some(event: Reported) -> list[int]:
+    """Which lines of `noise` are of reports with folds to come."""
+    return np.flatnonzero(event.noise[:, 2] < event.noise[:, 3]).tolist()
 
 
 def _checkpoint(event: Reported, i: int) -> Checkpoint:
