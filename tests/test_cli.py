@@ -139,3 +139,99 @@ def test_hostile_names_and_reasons_are_shown_as_text(url, capsys):
 def test_the_command_is_installed():
     run = subprocess.run([sys.executable, "-m", "fairway.cli", "--version"], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == fw.__version__
+
+
+SCRIPT = """
+import fairway as fw
+
+study = fw.Study({{"x": fw.Float(0.0, 1.0)}}, fw.Minimize("loss"), [fw.AtMost("size", {limit})], storage={url!r},
+                 name="mine", seed=0)
+
+
+def helper(x):
+    return x * x
+
+
+def train(trial):
+    for step in trial.steps(3):
+        trial.report(loss=1 - helper(trial.params["x"]) + 1 / step, size=lambda: trial.params["x"])
+
+
+def made():
+    return study
+
+
+if __name__ == "__main__":
+    raise SystemExit("this is not run")
+"""
+
+
+@pytest.fixture
+def script(tmp_path, url):
+    path = tmp_path / "tuned.py"
+    path.write_text(SCRIPT.format(url=url, limit=0.5))
+    return path
+
+
+def test_run_runs_a_study_in_a_file_and_goes_on_with_it(script, url, capsys):
+    assert main(["run", str(script), "--trials", "4"]) == 0
+    assert "mine: minimize loss with size <= 0.5, seed 0" in capsys.readouterr().out
+    assert main(["run", f"{script}:made", "--trials", "3", "--workers", "2", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert len(told["trials"]) == 7
+    assert told["best"]["metrics"]["size"] <= 0.5
+
+
+def test_run_says_when_nothing_is_within_the_limits(tmp_path, url, capsys):
+    path = tmp_path / "tuned.py"
+    path.write_text(SCRIPT.format(url=url, limit=-1.0))
+    assert main(["run", str(path), "--trials", "3"]) == 1
+    assert "nothing feasible yet" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["{script}"], "say how long: --trials N, --timeout SECONDS, or both"),
+        (["{script}.missing", "--trials", "1"], "there is no such file"),
+        (["{script}:other", "--trials", "1"], "has no 'other'; it has study"),
+        (["{script}:helper", "--trials", "1"], "is function: a fairway.Study is expected"),
+        (["{script}", "--function", "absent", "--trials", "1"], "has no 'absent'"),
+        (["{script}", "--trials", "0"], "trials=0: a whole number of at least 1"),
+    ],
+)
+def test_what_cannot_be_run_is_said(script, capsys, more, sentence):
+    code = main(["run", *(each.format(script=script) for each in more)])
+    err = capsys.readouterr().err
+    assert (code, sentence in err, err.count("\n")) == (2, True, 1)
+
+
+def test_a_script_that_breaks_is_said_with_its_line(tmp_path, capsys):
+    path = tmp_path / "broken.py"
+    path.write_text("x = 1\nimport nowhere_to_be_found\n")
+    assert main(["run", str(path), "--trials", "1"]) == 2
+    assert "could not be loaded: ModuleNotFoundError: No module named 'nowhere_to_be_found'" in capsys.readouterr().err
+
+
+def test_version_names_what_is_installed(capsys):
+    assert main(["version", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["fairway"] == fw.__version__
+    assert main(["version"]) == 0
+    assert "numpy" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        (["sh"], ["show"]),
+        (["show", "--tr"], ["--trials"]),
+        (["completion", "z"], ["zsh"]),
+        (["verify", "--"], ["--help", "--json"]),
+    ],
+)
+def test_bash_completes_commands_and_options(capsys, typed, completed):
+    assert main(["completion", "bash"]) == 0
+    words = " ".join(f"'{word}'" for word in ("fairway", *typed))
+    code = f"{capsys.readouterr().out}\nCOMP_WORDS=({words}); COMP_CWORD={len(typed)}; _fairway; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == completed

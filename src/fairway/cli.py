@@ -1,18 +1,21 @@
-"""The command line: look into a database of studies, verify one, carry one away. Errors are sentences."""
+"""The command line: run a study, look into a database of studies, verify one, carry one away. Errors are sentences."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import io
 import json
 import math
+import platform
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import fairway as fw
 from fairway.errors import FairwayError, MissingDependency, StorageError, UsageError
@@ -26,13 +29,16 @@ from fairway.verify import verify
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is 0, 1 if something was found wrong, 2 if it could not be done."""
+    """Run a command; the exit code is 0, 1 if something was found wrong, 2 if it could not be done, 130 on Ctrl-C."""
     options = _parser().parse_args(arguments)
     try:
         code: int = options.run(options)
     except FairwayError as error:
         sys.stderr.write(f"fairway: {shown(error)}\n")
         return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("fairway: interrupted\n")
+        return 130
     except BrokenPipeError:  # whoever reads has read enough
         sys.stderr.close()
         return 0
@@ -40,31 +46,105 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="fairway", description=fw.__doc__)
+    parser = argparse.ArgumentParser(prog="fairway", description=fw.__doc__, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=fw.__version__)
     commands = parser.add_subparsers(title="commands", required=True, metavar="command")
 
-    def command(run: Callable[[argparse.Namespace], int], text: str, *, study: bool = True) -> argparse.ArgumentParser:
-        name = run.__name__.removeprefix("_")
-        made = commands.add_parser(name, help=text, description=text)
+    def command(run: Callable[[argparse.Namespace], int], text: str, *operands: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(run.__name__.removeprefix("_"), help=text, description=text)
         made.set_defaults(run=run)
-        made.add_argument("url", help="sqlite:///file.db or postgresql://user@host/database")
-        if study:
-            made.add_argument("name", help="the study's name")
+        for operand in operands:
+            made.add_argument(operand, help=_OPERANDS[operand])
+        if run not in (_demo, _completion):
+            made.add_argument("--json", action="store_true", help="print JSON")
         return made
 
-    listing = command(_list, "list the studies in a database", study=False)
-    listing.add_argument("--json", action="store_true", help="print JSON")
-    show = command(_show, "show a study: its best trial, its limits, its last trials")
-    show.add_argument("--json", action="store_true", help="print JSON")
+    run = command(_run, "run, or go on with, a study that is defined in a file", "target")
+    run.add_argument("--function", metavar="NAME", help="what to optimise (train, objective or evaluate)")
+    run.add_argument("--trials", type=int, metavar="N", help="how many more trials")
+    run.add_argument("--timeout", type=float, metavar="SECONDS", help="for how long")
+    run.add_argument("--workers", type=int, default=1, metavar="N", help="how many at a time (1)")
+    run.add_argument("--backend", choices=("process", "thread", "ray"), help="where workers run")
+    demo = command(_demo, "a credit model under a fairness limit, trained here in half a minute")
+    demo.add_argument("--seconds", type=float, default=30.0, help="how long it searches (30)")
+    command(_list, "list the studies in a database", "url")
+    show = command(_show, "show a study: its best trial, its limits, its last trials", "url", "name")
     show.add_argument("--trials", type=int, default=10, metavar="N", help="how many of the last trials to list (10)")
-    check = command(_verify, "make every decision of a study again from its log, and compare")
-    check.add_argument("--json", action="store_true", help="print JSON")
-    export = command(_export, "write a study's trials to a file")
+    command(_verify, "make every decision of a study again from its log, and compare", "url", "name")
+    export = command(_export, "write a study's trials to a file", "url", "name")
     export.add_argument("-o", "--output", required=True, type=Path, help="trials.csv, .json or .parquet")
-    delete = command(_delete, "delete a study")
+    delete = command(_delete, "delete a study", "url", "name")
     delete.add_argument("--yes", action="store_true", help="do not ask")
+    command(_version, "the version of fairway, and of what it uses")
+    completion = command(_completion, "print a script that completes commands in a shell")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
     return parser
+
+
+_EPILOG = (
+    "Exit codes: 0 done, 1 something was found wrong or nothing was found, 2 it could not be done, 130 interrupted."
+)
+_OPERANDS = {
+    "url": "sqlite:///file.db or postgresql://user@host/database",
+    "name": "the study's name",
+    "target": "file.py, or file.py:name where the study is not called study",
+}
+
+
+def _run(options: argparse.Namespace) -> int:
+    from fairway.scripts import load  # noqa: PLC0415 - it takes what the script takes to load
+
+    if options.trials is None and options.timeout is None:
+        raise UsageError("say how long: --trials N, --timeout SECONDS, or both")
+    study, function = load(options.target, options.function)
+    try:
+        study.optimize(
+            function,
+            trials=options.trials,
+            timeout=options.timeout,
+            workers=options.workers,
+            backend=options.backend,
+            progress=not options.json,
+        )
+    finally:
+        _print_study(_Looked(study.name, study._owner.identity, study._owner.ledger), last=0, as_json=options.json)
+    return 0 if study.best is not None else 1
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from fairway import demo  # noqa: PLC0415
+
+    demo.main(options.seconds)
+    return 0
+
+
+def _version(options: argparse.Namespace) -> int:
+    found = {"fairway": fw.__version__, "python": platform.python_version()}
+    for package in (
+        "numpy",
+        "scipy",
+        "sqlalchemy",
+        "scikit-learn",
+        "lightgbm",
+        "xgboost",
+        "fairlearn",
+        "optuna",
+        "ray",
+    ):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    if options.json:
+        _print_json(found)
+    else:
+        _print_table(("package", "version"), list(found.items()))
+    return 0
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from fairway.completion import script  # noqa: PLC0415
+
+    sys.stdout.write(script(options.shell, _parser()))
+    return 0
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -79,7 +159,15 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
-def _load(options: argparse.Namespace) -> tuple[Identity, Ledger]:
+class _Looked(NamedTuple):
+    """A study as it is looked at."""
+
+    name: str
+    identity: Identity
+    ledger: Ledger
+
+
+def _load(options: argparse.Namespace) -> _Looked:
     """A study as its small events tell it: reports are not read."""
     events = Database(options.url).log(options.name, create=False).summary()
     if not events or not isinstance(events[0], Opened):
@@ -88,19 +176,24 @@ def _load(options: argparse.Namespace) -> tuple[Identity, Ledger]:
     ledger = Ledger(identity.space, identity.problem)
     for event in events:
         ledger.fold(event)
-    return identity, ledger
+    return _Looked(options.name, identity, ledger)
 
 
 def _show(options: argparse.Namespace) -> int:
-    identity, ledger = _load(options)
+    _print_study(_load(options), last=options.trials, as_json=options.json)
+    return 0
+
+
+def _print_study(looked: _Looked, *, last: int, as_json: bool) -> None:
+    name, identity, ledger = looked
     records = [ledger.record(number) for number in range(len(ledger.courses))]
     sign, metric = identity.problem.objective.sign, identity.problem.objective.metric
     feasible = [record for record in records if record.feasible and record.status != "failed"]
     best = min(feasible, key=lambda record: sign * (record.metrics[metric] or 0.0), default=None)
     counts = {"running": len(ledger.running), **ledger.counts}
-    if options.json:
+    if as_json:
         document = {
-            "name": options.name,
+            "name": name,
             **identity.to_json(),
             "counts": counts,
             "ended": ledger.ended,
@@ -109,17 +202,13 @@ def _show(options: argparse.Namespace) -> int:
             "trials": [asdict(record) for record in records],
         }
         _print_json(document)
-        return 0
+        return
     limits = [
         f"{limit.metric} {'<=' if limit.sign > 0 else '>='} {limit.threshold:g}"
         for limit in identity.problem.constraints
     ]
     goal = "maximize" if sign < 0 else "minimize"
-    _print(
-        f"{options.name}: {goal} {metric}"
-        + (f" with {' and '.join(limits)}" if limits else "")
-        + f", seed {identity.seed}"
-    )
+    _print(f"{name}: {goal} {metric}" + (f" with {' and '.join(limits)}" if limits else "") + f", seed {identity.seed}")
     _print(f"{len(records)} trials: " + ", ".join(f"{n} {status}" for status, n in counts.items() if n))
     if best is None:
         _print("nothing feasible yet")
@@ -130,11 +219,11 @@ def _show(options: argparse.Namespace) -> int:
         _print(f"ended: {ledger.ended}")
     elif ledger.verdicts:
         _print(f"last verdict: {ledger.verdicts[-1].reason}")
-    last = records[-options.trials :] if options.trials > 0 else []
-    if last:
-        rows = [(str(one.number), one.status, _verdict(one), _pairs(one.metrics), one.reason) for one in last]
+    if last > 0 and records:
+        rows = [
+            (str(one.number), one.status, _verdict(one), _pairs(one.metrics), one.reason) for one in records[-last:]
+        ]
         _print_table(("trial", "status", "feasible", "metrics", "reason"), rows)
-    return 0
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -152,7 +241,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    identity, ledger = _load(options)
+    _, identity, ledger = _load(options)
     output: Path = options.output
     records = [ledger.record(number) for number in range(len(ledger.courses))]
     rows = [record.row(identity.space, identity.problem) for record in records]
@@ -174,7 +263,10 @@ def _export(options: argparse.Namespace) -> int:
             raise MissingDependency("parquet needs pandas and pyarrow: pip install pandas pyarrow") from error
     else:
         raise UsageError(f"{output}: a file that ends in .csv, .json or .parquet is expected")
-    _print(f"{len(rows)} trials written to {output}")
+    if options.json:
+        _print_json({"trials": len(rows), "file": str(output)})
+    else:
+        _print(f"{len(rows)} trials written to {output}")
     return 0
 
 
@@ -188,7 +280,10 @@ def _delete(options: argparse.Namespace) -> int:
             _print("nothing was deleted")
             return 1
     database.delete(options.name)
-    _print(f"deleted {options.name}")
+    if options.json:
+        _print_json({"deleted": options.name})
+    else:
+        _print(f"deleted {options.name}")
     return 0
 
 

@@ -54,7 +54,7 @@ class Owner:
         self.log = log
         self._sampler = identity.sampler
         self.seed = self._agree(identity)
-        self._identity = replace(identity, seed=self.seed)
+        self.identity = replace(identity, seed=self.seed)
         self.clock: Clock = WallClock()
         self.ledger = Ledger(self.space, self.problem, self.seed)
         self.referee = Referee(self.problem, identity.stopper, worker=-1)
@@ -181,7 +181,7 @@ class Owner:
 
     def judge(self) -> Verdict | None:
         """Have the terminator look at what has finished, and write down what it says; None if nobody is to be asked."""
-        terminator = self._identity.terminator
+        terminator = self.identity.terminator
         if terminator is None or not self._judging.acquire(blocking=False):
             return None
         try:
@@ -230,7 +230,7 @@ class Owner:
 
     def _join(self) -> int:
         """Take a number as a worker of this study."""
-        config = self._identity.to_json()
+        config = self.identity.to_json()
         while True:
             self.catch_up()
             worker = self.ledger.workers
@@ -239,7 +239,7 @@ class Owner:
 
     def another(self) -> Owner:
         """One more owner of the same study and log."""
-        return Owner(self._identity, self.log)
+        return Owner(self.identity, self.log)
 
     def enlist(self) -> Referee:
         """Take a number for a further worker; the referee that it starts with."""
