@@ -74,7 +74,7 @@ def main() -> None:
     ms = given.ms or milliseconds(largest) / 2
     limits = [fw.AtMost("kb", given.kb), fw.AtMost("ms", ms)]
     stopper = fw.ACE(tolerance="hard", interval=1)  # a forest only grows: once too large or too slow, it stays so
-    study = fw.Study(SPACE, fw.Maximize("accuracy", best=1.0), limits, stopper=stopper, seed=0)
+    study = fw.Study(SPACE, fw.Maximize("accuracy"), limits, stopper=stopper, seed=0)
     study.optimize(train, trials=given.trials, timeout=given.seconds)
 
     def line(name: str, accuracy: float, model: Any) -> str:

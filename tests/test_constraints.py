@@ -158,13 +158,12 @@ def test_nan_is_never_feasible():
             "y_pred has the labels 'no', 'yes': 0 and 1 are expected, as in y_pred == 'yes'",
         ),
         ({"y_true": [0, 1, 2, 3, 4, 5]}, "y_true has the labels 0, 1, 2, ...: 0 and 1 are expected"),
-        ({"y_true": [0, 1, 0, 1, 0, math.nan]}, "y_true has the labels 0.0, 1.0, nan: 0 and 1 are expected"),
+        ({"y_true": [0, 1, 0, 1, 0, math.nan]}, "y_true has missing values: 0 and 1 are expected"),
         ({"y_pred": [0, 1]}, "y_pred has 2 rows and y_true has 6: as many are expected"),
         ({"y_pred": np.zeros((6, 2))}, r"y_pred has shape \(6, 2\): one value a row is expected"),
         ({"sensitive_features": None}, "sensitive_features=None: the group of each row is expected"),
         ({"sensitive_features": "sex"}, r"sensitive_features has shape \(\): one value a row"),
         ({"sensitive_features": ["a"]}, "sensitive_features has 1 rows and y_true has 6"),
-        ({"sensitive_features": ["a"] * 6}, r"sensitive_features has 1 group\(s\): at least two are expected"),
         ({"sensitive_features": ["a", "b", None, "a", "b", "a"]}, "sensitive_features has missing values"),
         ({"sensitive_features": [0, 1, math.nan, 1, 0, 0]}, "sensitive_features has missing values"),
         ({"sensitive_features": {"a": [1, 2], "b": [1]}}, "sensitive_features has columns of different lengths"),
@@ -212,10 +211,15 @@ def test_a_gap_refuses_what_is_no_metric():
 
 def test_without_fairlearn_the_message_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "fairlearn.metrics", None)
-    for name, arguments in (("equalized_odds_difference", (Y, P)), ("group_gap", (max, Y, P))):
-        with pytest.raises(MissingDependency) as caught:
-            getattr(constraints, name)(*arguments, sensitive_features=G)
-        assert str(caught.value) == f"{name} needs Fairlearn: pip install 'fairway[fairlearn]'"
+    with pytest.raises(MissingDependency, match=r"group_gap needs Fairlearn: pip install 'fairway\[fairlearn\]'"):
+        constraints.group_gap(max, Y, P, sensitive_features=G)
+    assert constraints.equalized_odds_difference(Y, P, sensitive_features=G) >= 0  # the others need nothing
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_one_group_alone_is_undefined(name):
+    assert math.isnan(getattr(constraints, name)(Y, P, sensitive_features=["a"] * len(Y)))
+    assert math.isnan(constraints.group_gap(lambda truth, said: 0.0, Y, P, sensitive_features=["a"] * len(Y)))
 
 
 def test_importing_constraints_loads_nothing_optional():
@@ -558,8 +562,8 @@ def test_a_suite_is_read_from_a_file_with_its_subset(tmp_path):
     ("text", "expect", "says"),
     [
         ("{", None, "JSON is expected"),
-        ('{"name": "a"}', None, "a list of tests, each with a name, a type and data, is expected"),
-        ('[{"name": "a", "type": "MFT"}]', None, "a list of tests, each with a name, a type and data"),
+        ('{"name": "a"}', None, "a list of tests, each with a name, a type and a list of data, is expected"),
+        ('[{"name": "a", "type": "MFT"}]', None, "a list of tests, each with a name, a type and a list of data"),
         (
             '[{"name": "a", "type": "XYZ", "data": [["a", "b"]]}]',
             None,
@@ -578,3 +582,45 @@ def test_a_file_that_is_no_suite_is_refused(tmp_path, text, expect, says):
     path.write_text(text)
     with pytest.raises(fw.UsageError, match=says):
         load_cases(path, expect=expect)
+
+
+# What looks like a number and is none
+
+
+@pytest.mark.parametrize("groups", [["a", "a", "b", "b", math.nan, math.nan], [["a", 1]] * 5 + [["a", math.nan]]])
+def test_missing_groups_in_lists_are_missing_too(groups):
+    with pytest.raises(fw.UsageError, match="sensitive_features has missing values"):
+        constraints.demographic_parity_difference(Y, P, sensitive_features=groups)
+    with pytest.raises(fw.UsageError, match="sensitive_features is masked"):
+        constraints.demographic_parity_difference(Y, P, sensitive_features=np.ma.array(G, mask=[1, 0, 0, 0, 0, 0]))
+
+
+@pytest.mark.parametrize("said", [[None] * 2, [1j, 2j], [{"label": "x"}] * 2])
+def test_what_is_no_label_is_not_judged(said):
+    with pytest.raises(fw.UsageError, match="labels or class probabilities are expected"):
+        failure_rate(lambda texts: said, [Invariance("names", [["a", "b"]])])
+
+
+def test_labels_of_another_kind_are_said():
+    suite = [MinimumFunctionality("words", ["good", "bad"], [1, 0])]
+    with pytest.raises(fw.UsageError, match="labels like 1 are expected, and predict gave '1'"):
+        failure_rate(lambda texts: ["1", "0"], suite)
+    assert MinimumFunctionality("words", ["good", "bad"], range(2)).labels == ((0,), (1,))
+
+
+def test_an_expectation_that_is_misspelt_or_too_short_is_said(tmp_path):
+    path = tmp_path / "suite.json"
+    words = {"name": "b", "type": "MFT", "labels": 1, "data": ["x"]}
+    path.write_text(json.dumps([{"name": "a", "type": "DIR", "data": [["x", "y"]]}, words]))
+    with pytest.raises(fw.UsageError, match="expect has 'directon': labels, direction, tolerance, label are"):
+        load_cases(path, expect={"a": {"directon": "up"}})
+    with pytest.raises(fw.UsageError, match="expect does not say enough of 'a'"):
+        load_cases(path, expect={"a": {"tolerance": 0.1}})
+
+
+def test_a_prediction_that_was_not_made_has_no_latency():
+    with pytest.raises(fw.UsageError, match="predict returned a generator: it has computed nothing yet"):
+        latency(lambda rows: (row for row in rows), ["x"])
+    for rows in ((row for row in "xy"), {1, 2}, {0: 1}, np.array(3.0)):
+        with pytest.raises(fw.UsageError, match="an array, a DataFrame or a list is expected"):
+            latency(len, rows)

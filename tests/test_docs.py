@@ -23,7 +23,7 @@ def test_the_snippets_of_a_page_run(page, tmp_path, monkeypatch, capsys):
     found = blocks(page)
     if any("optuna" in block for block in found):
         pytest.importorskip("optuna").logging.set_verbosity(40)
-    if any("ray" in block for block in found):
+    if any(re.search(r"\bray\b", block) for block in found):
         ray = pytest.importorskip("ray")
         ray.shutdown()
         ray.init("local", num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)

@@ -176,3 +176,33 @@ def test_a_mean_of_easy_folds_does_not_look_better_to_samplers_than_all_folds():
     np.testing.assert_allclose(history.loss[after], history.x[after, 0] + 1.6)  # as if all had been run
     stopped = next(record for record in study.trials if record.status == "stopped")
     assert stopped.metrics["error"] == pytest.approx(stopped.params["x"])  # people see what was measured
+
+
+def test_a_check_at_the_end_is_of_all_folds_not_of_the_most_flattering():
+    limits = [fw.AtMost("eod", 0.5)]
+    study = fw.Study(LINE, fw.Minimize("error"), limits, stopper=fw.Never(interval="end"), seed=0)
+    trial = study.ask()
+    for k in trial.steps(4):
+        trial.report(error=fw.Folds([0.1, 0.2, 0.2, 0.2][:k], of=4), eod=lambda k: 0.1, checkpoint=k)
+    study.tell(trial)
+    assert study.best.step == 4
+
+
+def test_a_limit_of_some_folds_is_not_known_yet():
+    study = fw.Study(LINE, fw.Minimize("error"), [fw.AtMost("eod", 0.5)], seed=0)
+    with pytest.raises(fw.UsageError, match="a limit is known when all its folds are there"):
+        study.ask().report(error=0.5, eod=fw.Folds([0.1], of=5))
+
+
+def test_what_finished_before_any_had_all_folds_is_moved_once_one_has():
+    study = fw.Study(LINE, fw.Minimize("error"), seed=0, stopper=fw.Never(), sampler=fw.Random())
+    for folds in (1, 1, 5, 2):
+        trial = study.ask()
+        values = [trial.params["x"] + (0.0 if k == 0 else 2.0) for k in range(folds)]
+        for k in range(1, folds + 1):
+            trial.report(error=fw.Folds(values[:k], of=5))
+        trial._cut = "" if folds == 5 else "out of time"
+        study.tell(trial)
+    history = study.history
+    np.testing.assert_allclose(history.loss, history.x[:, 0] + 1.6)
+    np.testing.assert_allclose(history.first(2).loss, history.x[:2, 0])  # as it was then

@@ -75,3 +75,38 @@ def test_what_cannot_be_built_is_said(study):
         study.rebuild(lambda trial: {"loss": 0.1, "size": 0.2})
     with pytest.raises(fw.UsageError, match=f"did not report step {study.best.step} this time"):
         study.rebuild(lambda trial: Net(0))
+
+
+def test_a_limit_that_comes_out_differently_is_said_and_models_may_be_mappings(study):
+    def other(trial):
+        for _ in trial.steps(12):
+            trial.report(loss=study.best.metrics["loss"], size=99.0)
+        return {"layer": [1.0]}
+
+    with pytest.warns(UserWarning, match=r"has size 99 at step \d+ where it had"):
+        assert study.rebuild(other) == {"layer": [1.0]}
+
+
+def test_numbers_among_the_limits_do_not_make_a_check_worth_its_price(study):
+    def mixed(trial):
+        for step in trial.steps(12):
+            size = 0.1 if step == 1 else lambda: pytest.fail("called")
+            trial.report(loss=study.best.metrics["loss"] - (step > 1), size=size)
+        return "model"
+
+    found = fw.Study(SPACE, fw.Minimize("loss"), LIMITS, seed=0)
+    found.optimize(lambda trial: trial.report(loss=0.5, size=0.2, step=3) and None, trials=1)
+    with pytest.warns(UserWarning, match="has loss"):
+        found.rebuild(mixed)
+
+
+def test_the_best_checkpoint_of_a_late_check_is_built_again():
+    def train(trial):
+        for step in trial.steps(6):
+            trial.report(loss=abs(step - 3) + trial.params["rate"], size=lambda step: step / 10, checkpoint=step)
+        return [step]
+
+    late = fw.Study(SPACE, fw.Minimize("loss"), LIMITS, seed=0, stopper=fw.Never(interval="end"))
+    late.optimize(train, trials=4)
+    assert late.best.step == 3
+    assert late.rebuild(train) == [3]

@@ -6,7 +6,9 @@ import pickle
 import subprocess
 import sys
 import threading
+from copy import copy as duplicate
 
+import numpy as np
 import pytest
 
 import fairway as fw
@@ -497,6 +499,21 @@ def test_a_study_in_memory_is_pickled_with_its_log_and_goes_on(tmp_path):
     assert (copy.best, copy.trials, copy.seed, copy.stopper) == (study.best, study.trials, 0, fw.Never())
     copy.optimize(evaluate, trials=5)
     assert (len(copy.trials), len(study.trials)) == (10, 5)
+    running = copy.ask()
+    running.report(loss=0.01, x=0.3)
+    other = pickle.loads(pickle.dumps(copy))
+    assert other.best.metrics["loss"] == 0.01
+    assert other.counts["running"] == 0
+    assert len(duplicate(copy).trials) == 11
+    assert copy.counts["running"] == 1  # a copy has a log of its own
     stored = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), storage=f"sqlite:///{tmp_path / 'study.db'}")
     with pytest.raises(fw.UsageError, match="open it there by name"):
         pickle.dumps(stored)
+
+
+def test_numbers_of_other_kinds_are_stored_and_what_is_known_of_the_best_value_may_change(tmp_path):
+    url, space = f"sqlite:///{tmp_path / 'study.db'}", {"x": fw.Float(0.0, 1.0)}
+    limits = [fw.AtMost("eod", np.float32(0.25), scale=np.int64(2))]
+    fw.Study(space, fw.Maximize("auc", best=np.int64(1)), limits, storage=url, seed=0)
+    again = fw.Study(space, fw.Maximize("auc"), [fw.AtMost("eod", 0.25, scale=2.0)], storage=url)
+    assert again.seed == 0

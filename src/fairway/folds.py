@@ -43,7 +43,7 @@ class Folds:
             raise UsageError(f"Folds({values!r}): a sequence of numbers, one a fold, is expected")
         given = list(values)
         try:
-            self.values = tuple(float(value) for value in given)
+            self.values = tuple(map(_number, given))
         except (TypeError, ValueError, OverflowError):
             raise UsageError(f"Folds({given!r}): a sequence of numbers, one a fold, is expected") from None
         if not self.values:
@@ -74,4 +74,10 @@ class Folds:
 
     def __repr__(self) -> str:
         missing = f", of={self.of}" if self.provisional else ""
-        return f"Folds({', '.join(f'{value:.6g}' for value in self.values)}{missing})"
+        return f"Folds([{', '.join(f'{value:.6g}' for value in self.values)}]{missing})"
+
+
+def _number(value: float) -> float:
+    if isinstance(value, str | bytes):
+        raise TypeError("text is no number, whatever it says")
+    return float(value)

@@ -100,14 +100,17 @@ class History:
     noise: NDArray[np.float64]
     folds: NDArray[np.int64]
     pending: NDArray[np.float64]
+    means: Means | None = None  # of some folds, where trials were reported fold by fold
 
     def __len__(self) -> int:
         return len(self.number)
 
     def first(self, n: int) -> History:
         """The snapshot as it was when n trials had finished and none was running."""
-        columns = {item.name: getattr(self, item.name)[:n] for item in fields(self)[3:]}
-        return replace(self, **{**columns, "pending": self.pending[:0]})
+        columns = {item.name: getattr(self, item.name)[:n] for item in fields(self)[3:-2]}
+        if self.means is not None:
+            columns["loss"] = self.means.moved(columns["folds"])
+        return replace(self, **columns, pending=self.pending[:0])
 
     def is_new(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which of some points (k, d), as `Space.snap` gives them, were neither tried nor are running."""
@@ -120,6 +123,11 @@ class History:
         over = constraint.sign * (self.values[:, i] - constraint.threshold)
         over[np.isnan(over) & np.isinf(self.violation)] = np.inf
         return np.asarray(over)
+
+    @property
+    def provisional(self) -> NDArray[np.bool_]:
+        """Which rows (n,) are means of some folds: rougher than others, but no worse than they will be."""
+        return np.zeros(len(self), np.bool_) if self.means is None else self.means.of(len(self)) > self.folds
 
     @property
     def gap(self) -> NDArray[np.float64]:
@@ -148,6 +156,40 @@ class History:
         return feasibility.order(self.loss, self.violation)
 
 
+class Means:
+    """What trials showed while folds were missing, and how far those that went on have moved since.
+
+    Folds differ: a trial that was stopped after an easy one would look better than all that were not. So the mean of
+    some folds is moved by what the others brought, on average, to the trials among the first n that have them all.
+    """
+
+    def __init__(self) -> None:
+        self._raw: list[float] = []  # the loss of each row, as measured
+        self._of: list[int] = []
+        self._moves: list[tuple[int, int, int, float]] = []  # row, folds, of how many, how far it moved since
+
+    def append(self, loss: float, of: int, some: Mapping[int, float]) -> None:
+        """Add a row, and its losses when it had fewer folds, unless some are still missing."""
+        self._moves += [(len(self._raw), folds, of, loss - mean) for folds, mean in some.items()]
+        self._raw.append(loss)
+        self._of.append(of)
+
+    def of(self, n: int) -> NDArray[np.int64]:
+        """How many folds there are, for each of the first n rows."""
+        return np.array(self._of[:n], np.int64)
+
+    def moved(self, folds: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The losses of the first n rows, given how many folds each (n,) has."""
+        n = len(folds)
+        loss, of = np.array(self._raw[:n]), self.of(n)
+        moves = np.array([move for move in self._moves if move[0] < n]).reshape(-1, 4)
+        for k, total in {(folds[i], of[i]) for i in np.flatnonzero(folds < of)}:
+            since = moves[(moves[:, 1] == k) & (moves[:, 2] == total), 3]
+            loss[(folds == k) & (of == total)] += since.mean() if len(since) else 0.0
+        loss.flags.writeable = False
+        return loss
+
+
 class Columns:
     """The growing buffers behind `History`."""
 
@@ -171,6 +213,8 @@ class Columns:
         )
         self._buffers = {name: self._empty(name, 64) for name in self._names}
         self._n = 0
+        self._means = Means()
+        self._by_fold = False  # some trial was reported fold by fold
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -188,8 +232,12 @@ class Columns:
         seconds: float,
         *,
         partial: bool,
+        some: Mapping[int, float] | None = None,
     ) -> None:
-        """Add a finished trial (a failed one has no checkpoint) below the rows that snapshots may be looking at."""
+        """Add a finished trial (a failed one has no checkpoint) below the rows that snapshots may be looking at.
+
+        `some` are the objectives that it had after so many folds, while others were to come.
+        """
         if self._n == len(self._buffers["number"]):
             for name, old in self._buffers.items():
                 self._buffers[name] = new = self._empty(name, 2 * self._n)
@@ -198,6 +246,7 @@ class Columns:
         if checkpoint is None:
             cells |= {"loss": np.nan, "values": np.nan, "violation": np.nan, "failed": True, "step": 0, "noise": np.nan}
             cells["folds"] = 0
+            self._means.append(np.nan, 0, {})
         else:
             amount = feasibility.known(self._problem, checkpoint)
             cells |= {
@@ -209,6 +258,10 @@ class Columns:
                 "noise": np.nan if checkpoint.noise is None else checkpoint.noise,
                 "folds": checkpoint.folds,
             }
+            sign = self._problem.objective.sign
+            before = {} if checkpoint.provisional else {k: sign * mean for k, mean in (some or {}).items()}
+            self._means.append(sign * checkpoint.objective, checkpoint.of, before)
+            self._by_fold = self._by_fold or checkpoint.provisional
         for name, cell in cells.items():
             self._buffers[name][self._n] = cell
         self._n += 1
@@ -219,4 +272,6 @@ class Columns:
         views["pending"] = np.array(pending, np.float64).reshape(len(pending), len(self._space))
         for view in views.values():
             view.flags.writeable = False
-        return History(self._space, self._problem, self._seed, **views)
+        if self._by_fold:
+            views["loss"] = self._means.moved(views["folds"])
+        return History(self._space, self._problem, self._seed, **views, means=self._means if self._by_fold else None)

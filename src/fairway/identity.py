@@ -84,7 +84,10 @@ class Identity:
         """Say how a stored study differs from this one, if it does in what makes a study."""
         mine = self.to_json()
         for part in ("space", "objective", "constraints"):
-            difference = _difference(stored.get(part), mine[part])
+            there, here = stored.get(part), mine[part]
+            if part == "objective" and isinstance(there, Mapping):  # what is known of its best value may change
+                there, here = {**there, "best": None}, {**here, "best": None}
+            difference = _difference(there, here)
             if difference:
                 raise UsageError(
                     f"the study in this storage has another {part}: {difference}; give this one another name"

@@ -76,7 +76,6 @@ class Ledger:
         self.ended: str | None = None
         self.best_ignoring_limits: tuple[int, Checkpoint] | None = None
         self.train_saved_ns = 0
-        self._drift: dict[int, tuple[float, int]] = {}  # by folds: how far means moved until all were there; how many
 
     def fold(self, event: Event) -> None:
         """Take one event in."""
@@ -150,23 +149,9 @@ class Ledger:
             if course.total is not None:
                 self.train_saved_ns += (course.total - course.last_step) * course.train_ns // max(course.steps, 1)
         measured = None if event.status == "failed" else event.checkpoint
-        if measured is not None:
-            measured = self._moved(course, measured)
         seconds = (course.train_ns + course.check_ns) / 1e9
-        self._columns.append(event.number, course.x, measured, seconds, partial=event.status == "stopped")
-
-    def _moved(self, course: Course, checkpoint: Checkpoint) -> Checkpoint:
-        """What samplers see of a checkpoint: a mean of some folds, moved by what the others brought to other trials.
-
-        Folds differ: a trial that was stopped after an easy one would look better than all that were not.
-        """
-        total, n = self._drift.get(checkpoint.folds, (0.0, 0))
-        if checkpoint.provisional:
-            return checkpoint._replace(objective=checkpoint.objective + total / max(n, 1))
-        for folds, mean in course.folds.items():
-            total, n = self._drift.get(folds, (0.0, 0))
-            self._drift[folds] = total + checkpoint.objective - mean, n + 1
-        return checkpoint
+        partial = event.status == "stopped"
+        self._columns.append(event.number, course.x, measured, seconds, partial=partial, some=course.folds)
 
     def standing(self, number: int, batch: Reported | None) -> Checkpoint | None:
         """The checkpoint that stands for a trial, once a batch of reports is added to what is known of it."""

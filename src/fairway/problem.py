@@ -19,8 +19,8 @@ from fairway.errors import UsageError
 class Objective:
     """The metric to optimise; `Minimize` and `Maximize` are the kinds.
 
-    `best` is a value that cannot be surpassed, if there is one: 1.0 for an accuracy. What is left to gain can then be
-    seen by orders of magnitude, which models of the objective fit better: the search ends earlier by itself.
+    `best` is a value that cannot be surpassed, if there is one: 1.0 for an accuracy. `GP` and the terminators that
+    model the objective then look at what is left to gain by orders of magnitude.
     """
 
     metric: str
@@ -31,6 +31,7 @@ class Objective:
         _check_metric(self, self.metric)
         if self.best is not None and not is_finite(self.best):
             raise UsageError(f"{type(self).__name__}({self.metric!r}, best={self.best!r}): a finite number is expected")
+        _as_float(self, "best")
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class Constraint:
             raise UsageError(
                 f"{type(self).__name__}({self.metric!r}): scale={self.scale!r}: a positive number is expected"
             )
+        _as_float(self, "threshold", "scale")
 
     @cached_property
     def unit(self) -> float:
@@ -145,6 +147,14 @@ class Problem:
     def metrics(self) -> tuple[str, ...]:
         """The objective's name, then the constraints'."""
         return (self.objective.metric, *(constraint.metric for constraint in self.constraints))
+
+
+def _as_float(owner: object, *names: str) -> None:
+    """Numbers of other kinds, which JSON does not know, as floats."""
+    for name in names:
+        value = getattr(owner, name)
+        if value is not None and type(value) not in (int, float):
+            object.__setattr__(owner, name, float(value))
 
 
 _TAKEN = ("step", "checkpoint", "failed")  # arguments of report and tell

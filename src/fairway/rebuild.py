@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from fairway.clock import WallClock
@@ -16,6 +16,7 @@ from fairway.errors import UsageError
 from fairway.events import Reported
 from fairway.problem import Problem
 from fairway.referee import Referee
+from fairway.runners.evaluate import is_measured
 from fairway.space import Value
 from fairway.stoppers.never import Never
 from fairway.trial import Decision, Trial
@@ -39,20 +40,23 @@ def rebuild(found: Found, seed: int, problem: Problem, function: Callable[[Trial
     again = Again(found, seed, problem)
     model = function(again)
     name = problem.objective.metric
-    if model is None or isinstance(model, Mapping):
+    if model is None or is_measured(problem, model):
         raise UsageError(
             f"the function returned {'nothing' if model is None else 'its metrics'}: "
             "to build a model, report the metrics on the way and return the model"
         )
-    then, now = found.metrics[name], again.reached
-    if now is None:
-        raise UsageError(f"the function did not report step {found.step} this time, where {name} was {then}")
-    if not math.isclose(now, then or 0.0, rel_tol=1e-6, abs_tol=1e-9):
-        warnings.warn(
-            f"built again, trial {found.number} has {name} {now:.6g} at step {found.step} where it had {then:.6g}: "
-            "training does not depend on its parameters and trial.seed alone",
-            stacklevel=3,
+    if again.reached is None:
+        raise UsageError(
+            f"the function did not report step {found.step} this time, where {name} was {found.metrics[name]}"
         )
+    for metric, now in zip(problem.metrics, again.reached, strict=True):
+        then = found.metrics[metric]
+        if now is not None and then is not None and not math.isclose(now, then, rel_tol=1e-6, abs_tol=1e-15):
+            warnings.warn(
+                f"built again, trial {found.number} has {metric} {now:.6g} at step {found.step} where it had "
+                f"{then:.6g}: training does not depend on its parameters and trial.seed alone",
+                stacklevel=3,
+            )
     return model
 
 
@@ -62,18 +66,18 @@ class Again(Trial):
     __slots__ = ("_until", "reached")
 
     def __init__(self, found: Found, seed: int, problem: Problem) -> None:
-        referee = Referee(problem, Never())
-        referee.bar = -math.inf  # no check is worth its price: the answers are known
+        referee = Referee(problem, Never(skip=False))
+        referee.bar = -math.inf  # no check is worth its price, and that stays so: the answers are known
         super().__init__(found.number, found.params, seed=seed, referee=referee, send=_forget, clock=WallClock())
         self._until = found.step
-        self.reached: float | None = None  # the objective at that step
+        self.reached: tuple[float | None, ...] | None = None  # the metrics at that step, as far as they were numbers
 
-    def _settle(self, step: int, objective: float, *rest: Any) -> Decision:
-        decision = super()._settle(step, objective, *rest)
+    def _settle(self, step: int, objective: float, loss: float, values: Sequence[float | None], *rest: Any) -> Decision:
+        decision = super()._settle(step, objective, loss, values, *rest)
         if step < self._until:
             return decision
         self._cut = f"step {self._until} was the best"
-        self.reached = objective if step == self._until else None
+        self.reached = (objective, *values) if step == self._until else None
         return Decision(stop=True, reason=self._cut, interval=decision.interval, best=True)
 
 

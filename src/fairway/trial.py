@@ -61,6 +61,12 @@ class _Report(NamedTuple):
     broken: bool  # a limit is known to be broken, by a value that came with it
     folds: tuple[float, int, int] | None  # the noise of the objective, over how many folds, of how many
 
+    @property
+    def standing(self) -> tuple[int, bool, float]:
+        """A key that sorts one trial's reports before they are paid for: with folds missing it is no checkpoint yet."""
+        missing = 0 if self.folds is None else self.folds[2] - self.folds[1]
+        return missing, self.broken, self.loss
+
 
 # What one report measured, on its way to the referee: step, objective, loss, values, prices, violation, train_ns, and
 # whether it is the last, so that nothing is left to stop. A plain tuple: one is made at every report.
@@ -340,7 +346,7 @@ class Trial:
         """Whether this report is one to pay at, where the interval is not 1; if not, maybe it is when training ends."""
         pace, kept = self._pace, self._candidate
         if pace.at_end:
-            better = kept is None or (report.broken, report.loss) < (kept.broken, kept.loss)
+            better = kept is None or report.standing < kept.standing
             if kept is not None and kept.checkpoint is not None and not (lazy and better):
                 return False  # an earlier checkpoint is better
             due, worth = last, report.loss <= self._referee.bar
@@ -481,6 +487,8 @@ class Trial:
         return {**metrics, **named}
 
     def _number(self, name: str, given: Any) -> float:
+        if isinstance(given, Folds) and given.provisional and name != self._objective:
+            raise UsageError(f"metric {name!r} is {given!r}: a limit is known when all its folds are there")
         try:
             if not isinstance(given, str | bytes):
                 return float(given)

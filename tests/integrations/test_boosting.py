@@ -12,7 +12,8 @@ import pytest
 import xgboost
 
 import fairway as fw
-from fairway.demo import auc, credit_table, equalized_odds_difference
+from fairway.constraints import equalized_odds_difference
+from fairway.demo import auc, credit_table
 from fairway.integrations import lightgbm as ours_lightgbm
 from fairway.integrations import xgboost as ours_xgboost
 from fairway.verify import verify
@@ -25,7 +26,7 @@ ROUNDS = 25
 
 def judged(chances):
     """The auc and the eod of predictions for the judging half."""
-    return auc(JUDGE[1], chances), equalized_odds_difference(JUDGE[1], chances, GROUP[1::2])
+    return auc(JUDGE[1], chances), equalized_odds_difference(JUDGE[1], chances >= 0.5, sensitive_features=GROUP[1::2])
 
 
 class LightGBM:
@@ -163,9 +164,8 @@ def test_a_hopeless_trial_is_stopped_without_an_exception(task):
     assert len(task.predict(booster)) == len(JUDGE[1])
     study.tell(trial)
     assert study.trials[-1].status == "stopped"
-    before = task()
-    before(trial)  # the trial is over: no report, and training ends after a round
-    assert before.calls == []
+    with pytest.raises(fw.UsageError, match="has reported a training already"):
+        task()(trial)
 
 
 @BOTH
@@ -453,6 +453,11 @@ def test_another_studys_files_are_not_taken_for_its_own(task, tmp_path):
     trained = job.trained
     task.ours.best_model(other, job, saved_in=tmp_path)
     assert job.trained == trained + 1
+    same_seed = new_study(limit=1.0)
+    job = task(**task.stump)  # other models under the same seed
+    same_seed.optimize(job, trials=2)
+    task.ours.best_model(same_seed, job, saved_in=tmp_path)
+    assert job.trained == 3
 
 
 def test_nothing_found_is_said():
@@ -517,3 +522,36 @@ def test_a_library_that_is_not_there_is_named(name):
 def test_the_shared_part_loads_neither_library():
     code = "import sys, fairway.integrations.boosting; assert not {'lightgbm', 'xgboost'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@BOTH
+def test_a_folder_that_cannot_be_written_to_is_said_before_training(task, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(fw.UsageError, match="models cannot be saved there"):
+        new_study().optimize(task(save_to=tmp_path / "file"), trials=3)
+
+
+@BOTH
+def test_a_second_training_in_one_trial_is_said(task):
+    job = task()
+    with pytest.raises(fw.UsageError, match="has reported a training already: one training a trial"):
+        new_study(stopper=fw.Never()).optimize(lambda trial: [job(trial), job(trial)], trials=3)
+
+
+def test_a_total_that_xgboost_does_not_keep_to_is_said():
+    job = XGBoost()
+    train = lambda trial: job.train(XGBoost.settings, [job.callback(trial, total=3)])
+    with pytest.raises(fw.UsageError, match="total=3, and XGBoost goes on"):
+        new_study(stopper=fw.Never()).optimize(train, trials=3)
+
+
+def test_xgboosts_cross_validation_may_say_how_many_rounds_there_are():
+    study = fw.Study(SPACE, fw.Maximize("auc"), seed=0)
+
+    def train(trial):
+        report = ours_xgboost.callback(trial, "auc", total=4)
+        xgboost.cv(XGBoost.settings, XGBoost.data, 4, nfold=3, metrics="auc", callbacks=[report])
+
+    study.optimize(train, trials=2)
+    assert study.best.step <= 4
+    assert study.trials[0].steps == 4

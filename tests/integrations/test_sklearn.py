@@ -6,10 +6,12 @@ import logging
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 
 pytest.importorskip("sklearn")
 import sklearn
+from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.datasets import load_breast_cancer, make_classification
@@ -17,8 +19,8 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier, SGDRegressor
-from sklearn.metrics import make_scorer, recall_score
-from sklearn.model_selection import GroupKFold, KFold, cross_val_score
+from sklearn.metrics import make_scorer, recall_score, roc_auc_score
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -160,7 +162,6 @@ def test_it_searches_pipelines_and_stands_in_them():
 
 
 def test_data_frames_keep_their_names():
-    pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X[SMALL], columns=[f"feature {i}" for i in range(30)])
     found = search(trials=5).fit(frame, pd.Series(Y[SMALL]))
     assert found.feature_names_in_[0] == "feature 0"
@@ -195,22 +196,32 @@ def fair(scorer, **settings):
     return ConstrainedSearchCV(
         LogisticRegression(),
         {"C": fw.Float(1e-4, 1e2, log=True)},
-        scoring="roc_auc",
         constraints=[fw.AtMost("gap", 0.9)],
         scorers={"gap": scorer},
         cv=3,
         trials=5,
         random_state=0,
-        **settings,
+        **{"scoring": "roc_auc", **settings},
     )
 
 
 def test_groups_come_from_a_column_or_beside_the_data_and_agree():
     data, truth, group = grouped()
-    beside = fair(group_scorer(gap)).fit(data, truth, sensitive_features=group)
-    column = fair(group_scorer(gap, column=6)).fit(np.column_stack([data, group]), truth)
-    assert 0 < beside.best_limits_["gap"] <= 0.9
-    assert column.best_limits_["gap"] > 0
+    both = np.column_stack([data, group])
+    other = np.arange(300) % 2
+    limits, scorers = [fw.AtMost("beside", 1.0), fw.AtMost("column", 1.0)], {"beside": group_scorer(gap)}
+    frames = [(6, both), ("6", pd.DataFrame(both, columns=list("0123456"))), (0, pd.DataFrame(both[:, ::-1]))]
+    for column, frame in frames:
+        scorers["column"] = group_scorer(gap, column=column)
+        found = fair(None, stopper=fw.Never()).set_params(constraints=limits, scorers=scorers)
+        found.fit(frame, truth, sensitive_features=group)
+        assert found.best_limits_["beside"] == found.best_limits_["column"] > 0
+        found.fit(frame, truth, sensitive_features=other)
+        assert found.best_limits_["beside"] != found.best_limits_["column"]  # a column is a column
+    score = fair(group_scorer(gap), scoring=group_scorer(gap)).fit(data, truth, sensitive_features=group)
+    assert score.best_score_ == score.best_limits_["gap"]
+    with pytest.raises(fw.UsageError, match="sensitive_features has 100 rows and X has 300: as many are expected"):
+        fair(group_scorer(gap)).fit(data, truth, sensitive_features=group[:100])
     with pytest.raises(fw.UsageError, match=r"gap needs the groups: group_scorer\(gap, column=...\), or fit"):
         fair(group_scorer(gap)).fit(data, truth)
     with pytest.raises(fw.UsageError, match="no scorer takes them"):
@@ -232,6 +243,19 @@ def test_groups_and_weights_are_routed_by_scikit_learn():
     heavier = fair(group_scorer(gap)).fit(data, truth, sensitive_features=group, sample_weight=weights)
     assert routed.best_limits_["gap"] != plain.best_limits_["gap"]
     assert heavier.predict(data).mean() > plain.predict(data).mean()  # the weights reached fit
+
+
+def test_an_estimator_that_takes_groups_is_given_them():
+    seen = []
+
+    class Fair(LogisticRegression):
+        def fit(self, data, truth, sensitive_features=None):
+            seen.append(len(sensitive_features))
+            return super().fit(data, truth)
+
+    data, truth, group = grouped()
+    fair(group_scorer(gap)).set_params(estimator=Fair()).fit(data, truth, sensitive_features=group)
+    assert set(seen) == {200, 300}  # in the folds, and on all rows
 
 
 def test_groups_of_rows_stay_together_in_splitting():
@@ -287,6 +311,9 @@ def test_a_fold_with_one_class_is_left_out_where_the_score_needs_two():
         found = search(cv=splits, trials=5).fit(data, truth)
     assert found.best_score_ > 0.8
     assert found.cv_results_["n_folds"][found.best_index_] == 2
+    tree = DecisionTreeClassifier(random_state=0, **found.best_params_).fit(data[splits[1][0]], truth[splits[1][0]])
+    second = roc_auc_score(truth[splits[1][1]], tree.predict_proba(data[splits[1][1]])[:, 1])
+    assert found.cv_results_["split1_test_score"][found.best_index_] == second  # the caller's own second split
     accurate = search(cv=splits, trials=5, scoring="accuracy").fit(data, truth)
     assert accurate.cv_results_["n_folds"][accurate.best_index_] == 3
 
@@ -303,6 +330,13 @@ def test_a_fold_with_one_class_is_left_out_where_the_score_needs_two():
         ),
         ({"estimator": SVC()}, "SVC has no parameter 'max_depth'"),
         ({"trials": 0}, "trials=0: a whole number of at least 1"),
+        ({"scoring": ["accuracy", "roc_auc"]}, "one score is expected, as a name or a function"),
+        ({"scorers": ["leaves"]}, r"scorers=\['leaves'\]: a scorer for each limit, by name, is expected"),
+        ({"cv": []}, r"cv=\[\] gives no split"),
+        ({"cv": [(np.arange(50), np.arange(0))]}, "cv: split 0 has no rows to judge by"),
+        ({"scoring": lambda model, data, truth: "0.5"}, "'0.5' is no score: a number is expected"),
+        ({"scoring": lambda model, data, truth: None}, "None is no score: a number is expected"),
+        ({"constraints": [fw.AtMost("score", 1)], "scorers": {"score": leaves}}, "a limit is called 'score'"),
     ],
 )
 def test_what_does_not_fit_together_is_said(settings, sentence):
@@ -341,6 +375,29 @@ def test_when_nothing_is_within_the_limits_the_nearest_is_named_and_nothing_is_t
     assert len(impossible.cv_results_["params"]) == 8
     with pytest.warns(UserWarning, match="none of 8 configurations"):
         impossible.set_params(refit=False).fit(X[SMALL], Y[SMALL])
+
+
+def test_a_fit_that_fails_leaves_nothing_of_the_one_before():
+    found = search(trials=8).fit(X[SMALL], Y[SMALL])
+    found.set_params(constraints=[fw.AtMost("leaves", 0)])
+    with pytest.raises(fw.StudyFailed):
+        found.fit(X[SMALL], Y[SMALL])
+    assert not hasattr(found, "best_params_")
+    with pytest.raises(NotFittedError):
+        found.predict(X)
+
+
+def test_a_search_that_had_no_time_says_so():
+    with pytest.raises(fw.StudyFailed, match=r"none of \d configurations had all 5 folds when the search ended"):
+        search(timeout=1e-9, constraints=(), scorers=None).fit(X, Y)
+    hard = search(constraints=[fw.AtMost("leaves", 0)], stopper=fw.ACE(tolerance="hard", interval=1), trials=4)
+    with pytest.raises(fw.StudyFailed, match="is within the limits; the nearest had roc_auc"):
+        hard.fit(X[SMALL], Y[SMALL])
+
+
+def test_a_score_that_no_fold_has_is_said():
+    with pytest.raises(fw.UsageError, match="roc_auc is not defined on any of 200 folds: each shows one class only"):
+        search(cv=LeaveOneOut(), trials=1).fit(X[SMALL], Y[SMALL])
 
 
 def test_without_refit_there_are_parameters_and_no_model():
@@ -404,6 +461,15 @@ def test_a_forest_grows_evenly_to_its_own_size_and_a_stopped_trial_trains_no_fur
     assert study.trials[-1].steps == 2
 
 
+def test_rows_may_be_sparse():
+    study = fw.Study({"unused": fw.Float(0.0, 1.0)}, fw.Maximize("accuracy"), seed=0)
+    trial, rows = study.ask(), csr_matrix(StandardScaler().fit_transform(X[SMALL]))
+    for model in fit_steps(trial, SGDClassifier(random_state=0), rows, Y[SMALL], total=3):
+        trial.report(accuracy=model.score(rows, Y[SMALL]))
+    study.tell(trial)
+    assert study.best.metrics["accuracy"] > 0.8
+
+
 def test_regressors_clusters_and_weights_train_in_passes():
     study = fw.Study({"unused": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
     scaled = StandardScaler().fit_transform(X[SMALL])
@@ -423,6 +489,8 @@ def test_regressors_clusters_and_weights_train_in_passes():
     [
         (SVC(), "SVC cannot be trained in steps: it has no partial_fit, and no warm_start"),
         (RandomForestClassifier(n_estimators=3), "has n_estimators=3: it cannot be trained in 4 steps"),
+        (LogisticRegression(solver="liblinear"), "LogisticRegression cannot be trained in steps"),
+        (SGDClassifier(early_stopping=True), "has early_stopping=True: set it to False"),
     ],
 )
 def test_what_cannot_train_in_steps_is_said(estimator, sentence):

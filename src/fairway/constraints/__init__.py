@@ -8,8 +8,8 @@ from fairway.constraints.behaviour import (
     MinimumFunctionality,
     failure_rate,
     failures,
-    load_cases,
 )
+from fairway.constraints.checklist import load_cases
 from fairway.constraints.cost import latency, model_size
 from fairway.constraints.fairness import (
     demographic_parity_difference,

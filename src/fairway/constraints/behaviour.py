@@ -12,20 +12,14 @@ constraint of ACE (section 4.2, "average failure rate").
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from fairway.checks import is_number, whole
 from fairway.errors import UsageError
-
-_INV_TOLERANCE = 0.1  # of CheckList's INV, where a file does not say
 
 
 @dataclass(frozen=True)
@@ -53,6 +47,8 @@ class MinimumFunctionality:
         _check_name(self.name)
         inputs, labels = _filled(self.inputs, f"{self.name}: inputs"), self.labels
         labels = labels.tolist() if hasattr(labels, "tolist") else labels
+        if isinstance(labels, Iterable) and not isinstance(labels, str | bytes | tuple):
+            labels = list(labels)
         one_each = isinstance(labels, list) or (isinstance(labels, tuple) and all(isinstance(v, tuple) for v in labels))
         if one_each and len(labels) != len(inputs):
             raise UsageError(f"{self.name}: {len(inputs)} inputs have {len(labels)} labels; as many are expected")
@@ -75,6 +71,11 @@ class MinimumFunctionality:
                         f"{self.name}: label {label!r} is expected, and predict gave probabilities of "
                         f"{len(classes)} classes, which are 0 to {classes[-1]}"
                     )
+        texts = {isinstance(label, str) for allowed in self.labels for label in allowed}
+        if texts != {isinstance(said.classes[row], str) for (row,) in cases} and len(texts) == 1:
+            raise UsageError(
+                f"{self.name}: labels like {self.labels[0][0]!r} are expected, and predict gave {said.classes[0]!r}"
+            )
         return [said.classes[row] not in allowed for (row,), allowed in zip(cases, self.labels, strict=True)]
 
 
@@ -134,9 +135,9 @@ class Directional:
 
     def __post_init__(self) -> None:
         _check_groups(self)
-        if self.direction not in {"up", "down"}:
+        if self.direction not in ("up", "down"):
             raise UsageError(f"{self.name}: direction={self.direction!r}: 'up' or 'down' is expected")
-        if self.label not in ("predicted", -1):
+        if self.label != "predicted" and (self.label != -1 or isinstance(self.label, float)):
             whole(self.label, f"{self.name}: label", least=0)
 
     def _cases(self) -> Iterable[Sequence[Any]]:
@@ -184,6 +185,10 @@ def failures(predict: Callable[[list[Any]], Any], cases: Iterable[Case]) -> dict
     >>> failures(lambda texts: [1] * len(texts), [MinimumFunctionality("words", ["good", "bad"], [1, 0])])
     {'words': 0.5}
     """
+    if not callable(predict):
+        raise UsageError(f"predict={predict!r}: a function of a list of inputs is expected")
+    if isinstance(cases, str | Case) or not isinstance(cases, Iterable):
+        raise UsageError(f"cases={cases!r}: a list of tests is expected")
     suite = list(cases)
     if not suite:
         raise UsageError("cases is empty: a suite of at least one test is expected")
@@ -197,69 +202,9 @@ def failures(predict: Callable[[list[Any]], Any], cases: Iterable[Case]) -> dict
     inputs: list[Any] = []
     seen: dict[Any, int] = {}
     rows = [[[_row(given, inputs, seen) for given in group] for group in case._cases()] for case in suite]
-    said = _read(predict(inputs), len(inputs))
+    said = _read(predict(list(inputs)), len(inputs))
     failed = [case._fails(places, said) for case, places in zip(suite, rows, strict=True)]
     return {case.name: sum(each) / len(each) for case, each in zip(suite, failed, strict=True)}
-
-
-def load_cases(path: str | PathLike[str], *, expect: Mapping[str, Mapping[str, Any]] | None = None) -> list[Case]:
-    """A suite from a JSON file, gzipped or not: a list of tests, each with its `name`, `type` and `data`.
-
-    MFT has a list of inputs and `labels`; INV and DIR have a list of groups, the original first. DIR has a `direction`,
-    both may have a `tolerance` (INV 0.1 by default, as in CheckList). Where `run_idxs` is there, only these cases are
-    taken. CheckList keeps some expectations as code: `expect` gives them by the name of the test, such as
-    `{"not negative": {"labels": (1, 2)}, "praise": {"direction": "up", "tolerance": 0.1}}`. MFT without labels and DIR
-    without a direction are left out.
-
-    >>> import json, pathlib, tempfile
-    >>> from fairway.constraints import load_cases
-    >>> tests = [
-    ...     {"name": "words", "type": "MFT", "labels": 1, "data": ["good", "fine", "great"], "run_idxs": [0, 2]},
-    ...     {"name": "praise", "type": "DIR", "labels": None, "data": [["Hello.", "Hello. I love it."]]},
-    ... ]
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "suite.json")
-    ...     _ = path.write_text(json.dumps(tests))
-    ...     load_cases(path)
-    ...     len(load_cases(path, expect={"praise": {"direction": "up"}}))
-    [MinimumFunctionality(name='words', inputs=('good', 'great'), labels=((1,), (1,)))]
-    2
-    """
-    raw = Path(path).read_bytes()
-    try:
-        tests = json.loads(gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw)
-    except ValueError as error:
-        raise UsageError(f"{path}: JSON is expected ({error})") from None
-    if not isinstance(tests, list) or not all(
-        isinstance(test, dict) and {"name", "type", "data"} <= set(test) for test in tests
-    ):
-        raise UsageError(f"{path}: a list of tests, each with a name, a type and data, is expected")
-    more = expect or {}
-    unknown = sorted(set(more) - {test["name"] for test in tests})
-    if unknown:
-        raise UsageError(f"expect names {unknown[0]!r}, and no test in {path} is called so")
-    suite = [case for test in tests if (case := _case({**test, **more.get(test["name"], {})})) is not None]
-    if not suite:
-        raise UsageError(f"{path}: no test says what it expects; expect= can")
-    return suite
-
-
-def _case(test: Mapping[str, Any]) -> Case | None:
-    name, kind, data, labels = test["name"], test["type"], test["data"], test.get("labels")
-    chosen = test.get("run_idxs")
-    if chosen is not None:
-        data = [data[i] for i in chosen]
-    if kind == "MFT":
-        if isinstance(labels, list) and chosen is not None and len(labels) == len(test["data"]):
-            labels = [labels[i] for i in chosen]
-        return None if labels is None else MinimumFunctionality(name, data, labels)
-    groups = [group for group in data if len(group) > 1]  # CheckList leaves an original alone where no change applies
-    if kind == "INV":
-        return Invariance(name, groups, test.get("tolerance", _INV_TOLERANCE))
-    if kind == "DIR":
-        direction, tolerance, label = test.get("direction"), test.get("tolerance", 0.0), test.get("label", -1)
-        return None if direction is None else Directional(name, groups, direction, tolerance, label)
-    raise UsageError(f"{name}: type={kind!r}: 'MFT', 'INV' or 'DIR' is expected")
 
 
 def _row(given: Any, inputs: list[Any], seen: dict[Any, int]) -> int:
@@ -281,6 +226,14 @@ def _read(said: Any, n: int) -> _Predicted:
         )
     if table.dtype.kind == "f" and not np.isfinite(table).all():
         raise UsageError("predict returned NaN or infinity: labels or class probabilities are expected")
+    if (
+        table.dtype.kind not in "biufUO"
+        or table.dtype.kind == "O"
+        and not all(isinstance(value, str | int) for value in table.ravel().tolist())
+    ):
+        raise UsageError(
+            f"predict returned {table.ravel()[:1].tolist()[0]!r}: labels or class probabilities are expected"
+        )
     if table.ndim == 1:
         if table.dtype.kind == "f" and not (table == np.floor(table)).all():
             raise UsageError(f"predict returned fractions: labels, or class probabilities ({n}, classes), are expected")
@@ -298,8 +251,8 @@ def _check_name(name: Any) -> None:
 
 
 def _filled(values: Any, what: str) -> tuple[Any, ...]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise UsageError(f"{what}={values!r}: a list is expected")
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable) or hasattr(values, "columns"):
+        raise UsageError(f"{what}={repr(values)[:80]}: a list is expected")
     filled = tuple(values)
     if not filled:
         raise UsageError(f"{what} is empty: at least one case is expected")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import itertools
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -18,6 +19,7 @@ from fairway.errors import UsageError
 _BLOCKS = 5
 _CALLS = 30  # at the least, over all blocks
 _WARM_UP = 3
+_LARGEST = 100_000
 _SLICES = 256  # at the most, so that many rows are not copied one by one
 
 
@@ -27,7 +29,7 @@ def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None 
     `model` has a `predict`, or is itself called; `rows` is an array, a DataFrame or a list. Each call gets the next
     `batch` rows, cut beforehand, or all of them with None. After a warm-up, calls are timed for at least `seconds`, and
     at least 30 times, in five blocks: the median of the blocks' quantiles counts, so that a busy moment of the machine
-    does not. The garbage collector is off meanwhile.
+    does not. The garbage collector is off meanwhile. A model on a GPU must have finished when its `predict` returns.
 
     >>> from fairway.constraints import latency
     >>> latency(len, ["good", "bad"], quantile=0.5, seconds=0.01) > 0
@@ -40,7 +42,9 @@ def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None 
         raise UsageError(f"model={model!r}: something with a predict, or a function of rows, is expected")
     batches = itertools.cycle(_batches(rows, batch))
     for _ in range(_WARM_UP):
-        predict(next(batches))
+        said = predict(next(batches))
+        if isinstance(said, Iterator) or inspect.isawaitable(said):
+            raise UsageError(f"predict returned a {type(said).__name__}: it has computed nothing yet")
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -63,12 +67,17 @@ def _block(predict: Callable[[Any], Any], batches: "itertools.cycle[Any]", secon
 
 
 def _batches(rows: Any, batch: int | None) -> list[Any]:
+    if isinstance(rows, str) or not isinstance(rows, Sequence) and not getattr(rows, "shape", None):
+        raise UsageError(f"rows is a {type(rows).__name__}: an array, a DataFrame or a list is expected")
+    rows = rows.tocsr() if hasattr(rows, "tocsr") else rows
     n = rows.shape[0] if hasattr(rows, "shape") else len(rows)
     if n == 0:
         raise UsageError("rows is empty: at least one row to predict is expected")
     if batch is None:
         return [rows]
     size = whole(batch, "batch")
+    if size > max(n, _LARGEST):
+        raise UsageError(f"batch={size}: there are {n} rows, and at most {_LARGEST:,} are repeated to fill a batch")
     places = [(np.arange(size) + start) % n for start in range(0, min(n, size * _SLICES), size)]
     if hasattr(rows, "iloc"):
         return [rows.iloc[place] for place in places]

@@ -7,6 +7,8 @@ looks at the best round, not at the last. Where rounds do change (DART), it is t
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 import warnings
@@ -17,9 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from fairway import feasibility
-from fairway.errors import UsageError
+from fairway.errors import StorageError, UsageError
 from fairway.rebuild import Again
 from fairway.seeds import trial_seed
+from fairway.space import Value
 from fairway.study import Study
 from fairway.trial import Given, Trial
 
@@ -74,7 +77,7 @@ class Rounds:
         self._constraints = dict(constraints or {})
         self._valid = valid
         # What is built again is written nowhere.
-        self._folder = None if save_to is None or isinstance(trial, Again) else Path(save_to)
+        self._folder = None if save_to is None or isinstance(trial, Again) else _folder(save_to)
         self._saved: Path | None = None
         self.value = math.nan  # of the objective in the last round
         self._reporting = 0  # the step that is being reported
@@ -86,8 +89,19 @@ class Rounds:
         trial = self.trial
         return trial.stopped or trial.status != "running" or trial._last == trial._pace.total
 
+    @property
+    def cut(self) -> bool:
+        """Whether training is to end here though it had more rounds to come."""
+        trial = self.trial
+        return trial.stopped or trial._last == trial._referee.stopper.longest
+
     def begin(self, total: int | None, *, since: int | None = None) -> None:
         """So many rounds are meant to come; they began now, or at a time by the trial's clock."""
+        if self.trial._last or self.trial.status != "running":
+            raise UsageError(
+                f"trial {self.trial.number} has reported a training already: one training a trial "
+                f"({self._library.name}'s cv trains several folds at once)"
+            )
         if self.trial._begun < 0:
             self.trial._begin(total)
         if since is not None:
@@ -108,7 +122,7 @@ class Rounds:
         finally:
             self._reporting = 0
         if decision.best:
-            self._save(booster, rounds, step)
+            self._save(booster, rounds, step, value)
         return decision.stop
 
     def _check(
@@ -130,26 +144,30 @@ class Rounds:
     def _save_late(self, name: str, measured: float, booster: Any, step: int, value: float, rounds: int) -> None:
         """Save what is about to become the best by a check that was paid when training had ended."""
         trial = self.trial
-        limit = trial._referee.problem.constraints[trial._constraint[name]]
-        if feasibility.excess(limit, trial._number(name, measured)):
-            return
-        self._met.add(name)
+        given = {name: limit for name, limit in self._constraints.items() if not callable(limit)} | {name: measured}
+        limits = {limit.metric: limit for limit in trial._referee.problem.constraints}
+        self._met |= {
+            name for name, value in given.items() if not feasibility.excess(limits[name], trial._number(name, value))
+        }
         best = trial._referee.incumbent
         better = best is None or (trial._sign * value, trial.number, step) < best[:3]
-        if better and self._met == {name for name, given in self._constraints.items() if callable(given)}:
-            self._save(booster, rounds, step)
+        if better and self._met == set(limits):
+            self._save(booster, rounds, step, value)
 
-    def _save(self, booster: Any, rounds: int, step: int) -> None:
+    def _save(self, booster: Any, rounds: int, step: int, value: float) -> None:
         if self._folder is None:
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        name = _file_name(self.trial.number, self.trial.seed, step, self._library.suffix)
+        trial = self.trial
+        name = _file_name(trial.number, trial.seed, trial.params, step, value, self._library.suffix)
         target, content = self._folder / name, self._library.dump(booster, rounds)
         part = self._folder / f"{name}.{os.getpid()}.part"
-        part.write_bytes(content)
-        part.replace(target)
-        if self._saved not in (None, target):
-            self._saved.unlink(missing_ok=True)
+        try:
+            part.write_bytes(content)
+            part.replace(target)
+            if self._saved not in (None, target):
+                self._saved.unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(f"a model could not be saved: {error}") from error
         self._saved = target
 
     def _chosen(self, evaluated: list[Evaluated], training: Collection[str]) -> float:
@@ -193,7 +211,8 @@ def best_model(
         if not Path(saved_in).is_dir():
             raise UsageError(f"saved_in={str(saved_in)!r}: there is no such folder")
         seed = trial_seed(study.seed, best.number)
-        path = Path(saved_in) / _file_name(best.number, seed, best.step, library.suffix)
+        value = best.metrics[study.problem.objective.metric]
+        path = Path(saved_in) / _file_name(best.number, seed, best.params, best.step, value, library.suffix)
         if path.is_file():
             try:
                 return library.load(path)
@@ -203,9 +222,22 @@ def best_model(
     return study.rebuild(train)
 
 
-def _file_name(number: int, seed: int, step: int, suffix: str) -> str:
-    """Of one checkpoint. The seed tells studies apart that were given the same folder."""
-    return f"trial{number}-round{step}-seed{seed}{suffix}"
+def _file_name(number: int, seed: int, params: Mapping[str, Value], step: int, value: float | None, suffix: str) -> str:
+    """Of one checkpoint; what it came to tells studies apart that were given the same folder."""
+    digest = hashlib.sha256(json.dumps([seed, dict(params), repr(value)], sort_keys=True).encode()).hexdigest()
+    return f"trial{number}-round{step}-{digest[:12]}{suffix}"
+
+
+def _folder(path: str | os.PathLike[str]) -> Path:
+    """A folder that can be written to, made if it is not there."""
+    try:
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f".{os.getpid()}.part").write_bytes(b"")
+        (folder / f".{os.getpid()}.part").unlink()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"save_to={str(path)!r}: models cannot be saved there ({error})") from None
+    return folder
 
 
 def _named(names: Iterable[str]) -> str:

@@ -100,9 +100,9 @@ class _Callback:
 
     def __call__(self, env: lightgbm.callback.CallbackEnv) -> None:
         rounds, step = self._rounds, env.iteration - env.begin_iteration + 1
+        if step == 1:
+            rounds.begin(env.end_iteration - env.begin_iteration, since=self._made)
         if not rounds.over:
-            if step == 1:
-                rounds.begin(env.end_iteration - env.begin_iteration, since=self._made)
             training = {_training(env.model)}
             found = [_evaluated(*each[:4]) for each in env.evaluation_result_list or ()]
             stop = rounds.report(env.model, step, found, training=training, lasting=not _is_dart(env.params))

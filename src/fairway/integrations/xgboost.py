@@ -114,15 +114,18 @@ class _Callback(xgboost.callback.TrainingCallback):
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Mapping[str, Mapping[str, list[Any]]]) -> bool:
         rounds = self._rounds
-        if rounds.over:
-            return True
         if epoch == 0:
             self._lasting = _is_lasting(model)
+        elif rounds.cut:
+            return True
+        elif rounds.over:
+            raise UsageError(f"total={self._total}, and XGBoost goes on: give it the same number of rounds")
         stop = rounds.report(model, epoch + 1, _evaluated(evals_log), training=_TRAINING, lasting=self._lasting)
+        stop = stop or rounds.cut
         if stop and (isinstance(rounds.trial, Again) or model.attr("best_iteration") is None):
             # What estimators predict with, and what EarlyStopping(save_best=True) keeps.
             model.set_attr(best_iteration=str(_count(model) - 1), best_score=str(rounds.value))
-        return stop or rounds.over
+        return stop
 
 
 def _evaluated(evals_log: Mapping[str, Mapping[str, list[Any]]]) -> Iterator[Evaluated]:

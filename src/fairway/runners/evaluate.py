@@ -9,6 +9,7 @@ from fairway.checks import is_number
 from fairway.errors import UsageError
 from fairway.events import Status
 from fairway.folds import Folds
+from fairway.problem import Problem
 from fairway.trial import Trial
 
 
@@ -27,9 +28,8 @@ def _metrics(trial: Trial, result: Any) -> Mapping[str, Any] | None:
                 f"trial {trial.number} reported nothing and returned nothing: return {{{wanted}}} or report"
             )
         return None
-    measured = isinstance(result, Mapping | Folds) or is_number(result)
     if trial._last or trial.stopped:
-        if measured:
+        if is_measured(trial._referee.problem, result):
             raise UsageError(
                 f"trial {trial.number} reported its steps and returned {result!r}; "
                 "a loop that reports returns nothing, or its model"
@@ -37,11 +37,18 @@ def _metrics(trial: Trial, result: Any) -> Mapping[str, Any] | None:
         return None
     if isinstance(result, Mapping):
         return result
-    if len(metrics) == 1 and measured:
+    if len(metrics) == 1 and is_measured(trial._referee.problem, result):
         return {metrics[0]: result}
     raise UsageError(
         f"the function returned {result!r}: a dict with {', '.join(metrics)} is expected, or reports on the way"
     )
+
+
+def is_measured(problem: Problem, result: Any) -> bool:
+    """Whether a result is metrics of a problem, rather than a model, which may be a mapping too."""
+    if isinstance(result, Mapping):
+        return bool(result) and set(result) <= set(problem.metrics)
+    return isinstance(result, Folds) or is_number(result)
 
 
 def describe(error: BaseException) -> str:

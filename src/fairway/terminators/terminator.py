@@ -145,12 +145,12 @@ def best_feasible(history: History) -> int | None:
 def usable(history: History) -> NDArray[np.intp]:
     """The rows that show what their configuration comes to, from best to worst: completed ones, and the best feasible.
 
-    A trial that was stopped might have come to more than it showed; the best feasible checkpoint is known for what it
-    is, whatever became of its trial.
+    A trial that was stopped might have come to more than it showed, unless all that was missing are folds. The best
+    feasible checkpoint is known for what it is, whatever became of its trial.
     """
     order = history.order[: int(np.count_nonzero(~history.failed))]
     best = best_feasible(history)
-    keep = ~history.partial[order] | (order == (-1 if best is None else best))
+    keep = (~history.partial | history.provisional)[order] | (order == (-1 if best is None else best))
     return np.asarray(order[keep])
 
 

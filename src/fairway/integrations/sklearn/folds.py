@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_method_params, _num_samples
 
+from fairway.errors import UsageError
 from fairway.folds import Folds
 from fairway.trial import Trial
 
@@ -45,20 +47,22 @@ class CrossValidation:
     def __post_init__(self) -> None:
         # Where a fold shows one class only, some scores are not defined: those folds come first, so that how many
         # folds count is known at the first report.
-        self.splits = sorted(self.splits, key=lambda split: not self._shows_one_class(split))
+        self._one_class = [self._shows_one_class(test) for _, test in self.splits]
+        self._order = sorted(range(len(self.splits)), key=lambda k: not self._one_class[k])
 
     def __call__(self, trial: Trial) -> None:
         """Report one trial."""
         progress = _Progress(self, trial)
         try:
-            for k in trial.steps(len(self.splits)):
-                progress.fold(k - 1)
+            for step in trial.steps(len(self.splits)):
+                progress.fold(self._order[step - 1])
+            progress.close()
         finally:
             trial.note(**progress.notes())
 
     def train(self, params: Mapping[str, Any], rows: Any) -> Any:
         """The estimator with these parameters, trained on some rows."""
-        model = clone(self.estimator).set_params(**{name: clone(value, safe=False) for name, value in params.items()})
+        model = clone(self.estimator).set_params(**params)
         data, truth = _safe_split(model, self.data, self.truth, rows)
         fit_params = _check_method_params(self.data, params=dict(self.fit_params), indices=rows)
         return model.fit(data, **fit_params) if truth is None else model.fit(data, truth, **fit_params)
@@ -70,27 +74,27 @@ class CrossValidation:
         params = _check_method_params(self.data, params=dict(scoring.params), indices=test)
         try:
             with warnings.catch_warnings():
-                if self._shows_one_class(self.splits[k]):
+                if self._one_class[k]:
                     warnings.simplefilter("ignore", UndefinedMetricWarning)
                 given = (
                     scoring.scorer(model, data, **params)
                     if truth is None
                     else scoring.scorer(model, data, truth, **params)
                 )
-            return float(given)
+            return _number(given)
         except Exception as error:
             error.add_note(f"raised by the scorer of {scoring.name!r} on fold {k + 1}")
             raise
 
     def is_undefined(self, score: float, k: int) -> bool:
         """Whether a score is none because fold k shows one class only, whatever the model."""
-        return math.isnan(score) and self._shows_one_class(self.splits[k])
+        return math.isnan(score) and self._one_class[k]
 
-    def _shows_one_class(self, split: tuple[Any, Any]) -> bool:
-        if self.truth is None:
+    def _shows_one_class(self, rows: Any) -> bool:
+        if self.truth is None or issparse(self.truth):
             return False
-        shown = np.asarray(self.truth)[split[1]]
-        return bool(shown.ndim == 1 and (shown == shown[0]).all())
+        shown = np.asarray(self.truth)[rows]
+        return bool(shown.ndim == 1 and len(shown) and (shown == shown[0]).all())
 
 
 class _Progress:
@@ -125,6 +129,12 @@ class _Progress:
         offers = {limit.name: self._offer(limit) for limit in work.limits}
         self._trial.report({work.objective.name: Folds(values, of=of, **sizes), **offers})
 
+    def close(self) -> None:
+        """Say so if no fold could be scored."""
+        if self._undefined == len(self._work.splits):
+            name = self._work.objective.name
+            raise UsageError(f"{name} is not defined on any of {self._undefined} folds: each shows one class only")
+
     def _offer(self, limit: Scoring) -> Callable[[], float]:
         """A limit, to be called if it is worth its price: its mean over the folds so far."""
 
@@ -148,6 +158,12 @@ class _Progress:
             "score_seconds": self._score_seconds,
             "undefined": self._undefined,
         }
+
+
+def _number(given: Any) -> float:
+    if given is None or isinstance(given, str | bytes | Mapping) or np.ndim(given):
+        raise UsageError(f"{repr(given)[:80]} is no score: a number is expected")
+    return float(given)
 
 
 def _as_list(by_fold: Mapping[int, float], n: int) -> list[float | None]:

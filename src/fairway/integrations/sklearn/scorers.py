@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from fairway.errors import UsageError
@@ -14,7 +15,7 @@ from fairway.errors import UsageError
 def group_scorer(metric: Callable[..., float], column: str | int | None = None) -> GroupScorer:
     """A scorer from a metric of groups, metric(truth, predicted, sensitive_features=), as in `fairway.constraints`.
 
-    `column` names the column of the data that holds the groups, or its place in an array. Without it they come beside
+    `column` is the name of the column that holds the groups, or its place. Without it they come beside
     the data: `search.fit(X, y, sensitive_features=groups)`.
 
     >>> import numpy as np
@@ -37,25 +38,31 @@ class GroupScorer:
 
     def __call__(self, estimator: Any, data: Any, truth: Any, *, sensitive_features: Any = None) -> float:
         """The metric of an estimator's predictions."""
-        if sensitive_features is None:
+        if self.column is not None or sensitive_features is None:
             sensitive_features = self._groups(data)
         return float(self.metric(truth, estimator.predict(data), sensitive_features=sensitive_features))
 
+    @property
+    def needs_groups(self) -> bool:
+        """Whether they must come beside the data."""
+        return self.column is None
+
     def _groups(self, data: Any) -> Any:
         name = getattr(self.metric, "__name__", "the metric")
-        if self.column is None:
+        if self.needs_groups:
             raise UsageError(
                 f"{name} needs the groups: group_scorer({name}, column=...), or fit(X, y, sensitive_features=groups)"
             )
         try:
             if hasattr(data, "iloc"):
-                return data.iloc[:, self.column] if isinstance(self.column, int) else data[self.column]
-            return data[:, self.column]
-        except (IndexError, KeyError, TypeError):
+                return data[self.column] if self.column in data.columns else data.iloc[:, self.column]
+            table = data.toarray() if hasattr(data, "toarray") else np.asarray(data)
+            return table[:, self.column]  # type: ignore[index]
+        except (IndexError, KeyError, TypeError, ValueError):
             raise UsageError(f"{name}: the data has no column {self.column!r}") from None
 
     def get_metadata_routing(self) -> MetadataRequest:
         """What scikit-learn's metadata routing is to hand over."""
         request = MetadataRequest(owner=self)
-        request.score.add_request(param="sensitive_features", alias=self.column is None)
+        request.score.add_request(param="sensitive_features", alias=self.needs_groups)
         return request

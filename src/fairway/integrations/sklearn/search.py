@@ -17,11 +17,12 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from fairway.errors import StudyFailed, UsageError
 from fairway.integrations.sklearn.folds import CrossValidation, Scorer, Scoring
 from fairway.integrations.sklearn.results import results_of
+from fairway.integrations.sklearn.scorers import GroupScorer
 from fairway.problem import Constraint, Maximize, Problem
 from fairway.samplers.sampler import Sampler
 from fairway.space import Parameter, Space
@@ -61,8 +62,8 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
     its scorer in `scorers`, called as scorer(estimator, X, y), or by name ("recall"). Folds are steps: a hopeless
     configuration is stopped after a few, limits are scored only when that is worth its price, and with
     `terminator="cv"` (that is, `RegretBound("cv")`) the search ends when what is left to gain is below the noise of
-    cross-validation. It ends after `trials` configurations or `timeout` seconds at the latest. `workers` train in
-    processes of their own. All of it can be looked at in `study_`.
+    cross-validation. It ends after `trials` configurations or `timeout` seconds at the latest, and on Ctrl-C, with the
+    best so far. `workers` train in processes of their own. All of it can be looked at in `study_`.
 
     >>> import fairway as fw
     >>> from sklearn.datasets import load_breast_cancer
@@ -119,14 +120,19 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         Further arguments are routed as scikit-learn's metadata routing says. Where that is not enabled,
         `sensitive_features` go to the scorers that take them, and all others to the estimator's `fit`.
         """
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)  # of an earlier fit
         objective, limits = self._scorings()
         study = self._study(objective.name)
         if y is None and get_tags(self.estimator).target_tags.required:
             raise UsageError(f"{type(self.estimator).__name__} requires y to be passed, but the target y is None")
         data, truth = indexable(X, y)
         fit_params, split_params = self._route(params, objective, limits)
+        for scoring in (objective, *limits):
+            scoring.params = {name: _by_row(name, given, data) for name, given in scoring.params.items()}
         splitter = check_cv(self.cv, truth, classifier=is_classifier(self.estimator))
         splits = list(splitter.split(data, truth, **split_params))
+        _check_splits(splits, self.cv)
         work = CrossValidation(self.estimator, data, truth, splits, objective, limits, fit_params)
         self.study_, self.scorer_, self.n_splits_ = study, objective.scorer, len(splits)
         self.multimetric_ = False
@@ -155,13 +161,23 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
 
     def _scorings(self) -> tuple[Scoring, list[Scoring]]:
         """The objective's scorer and the limits', by name."""
-        if not hasattr(self.estimator, "fit"):
+        if isinstance(self.estimator, type) or not hasattr(self.estimator, "fit"):
             raise TypeError(f"estimator={self.estimator!r}: an estimator with a fit method is expected")
+        if not hasattr(self.estimator, "get_params"):
+            raise TypeError(f"estimator={self.estimator!r} has no get_params: scikit-learn's BaseEstimator brings it")
+        if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
+            raise UsageError(
+                f"scoring={self.scoring!r}: one score is expected, as a name or a function; limits have scorers"
+            )
+        if not isinstance(self.scorers, Mapping | None):
+            raise UsageError(f"scorers={self.scorers!r}: a scorer for each limit, by name, is expected")
         name = self.scoring if isinstance(self.scoring, str) else "score"
         scorer = check_scoring(self.estimator, scoring=self.scoring)
         given = dict(self.scorers or {})
         problem = Problem(Maximize(name), self.constraints)  # type: ignore[arg-type]
         wanted = [constraint.metric for constraint in problem.constraints]
+        if "score" in wanted:
+            raise UsageError("a limit is called 'score': that is the objective's name in cv_results_, choose another")
         without = [metric for metric in wanted if metric not in given]
         if without:
             raise UsageError(f"the limit on {without[0]!r} has no scorer: scorers={{{without[0]!r}: ...}}")
@@ -185,7 +201,7 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
 
     def _study(self, objective: str) -> Study:
         space = self.space if isinstance(self.space, Space) else Space(self.space)
-        known = self.estimator.get_params() if hasattr(self.estimator, "get_params") else {}
+        known = self.estimator.get_params()
         for name in space:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
@@ -211,16 +227,17 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
             for scoring, role in zip((objective, *limits), self._roles(limits), strict=True):
                 scoring.params = dict(routed[role].score)
             return dict(routed.estimator.fit), dict(routed.splitter.split)
-        for_fit, groups = dict(params), params.get("sensitive_features")
-        if groups is not None:
-            takers = [scoring for scoring in limits if _takes(scoring.scorer, "sensitive_features")]
-            if not takers:
-                raise UsageError(
-                    "sensitive_features came, and no scorer takes them: use fairway.integrations.sklearn.group_scorer"
-                )
+        for_fit, name = dict(params), "sensitive_features"
+        if name in for_fit:
+            takers = [scoring for scoring in (objective, *limits) if _takes(scoring.scorer, name)]
             for scoring in takers:
-                scoring.params = {"sensitive_features": groups}
-        for_fit.pop("sensitive_features", None)
+                scoring.params = {name: for_fit[name]}
+            if not _takes(self.estimator.fit, name):
+                del for_fit[name]
+                if not takers:
+                    raise UsageError(
+                        f"{name} came, and no scorer takes them: fairway.integrations.sklearn.group_scorer"
+                    )
         split = {"groups": for_fit.pop("groups")} if "groups" in for_fit else {}
         return for_fit, split
 
@@ -252,17 +269,24 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
 
     def _without_best(self, study: Study) -> ConstrainedSearchCV:
         """Nothing may be shipped: say what came nearest."""
+        if study.ended == "interrupted":
+            raise KeyboardInterrupt
         measured = [record for record in study.trials if record.feasible is False]
-        nearest = ""
+        said = (
+            f"none of {len(study.trials)} configurations had all {self.n_splits_} folds when the search ended "
+            f"({study.ended}): give it more time"
+        )
         if measured:
             history = study.history
             closest = int(history.number[np.nanargmin(np.where(history.violation > 0, history.violation, np.nan))])
             record = study.trials[closest]
             shown = ", ".join(f"{name} {value:.4g}" for name, value in record.metrics.items() if value is not None)
-            nearest = f"; the nearest had {shown} with {dict(record.params)}"
-        said = f"none of {len(study.trials)} configurations is within the limits{nearest}"
+            said = (
+                f"none of {len(study.trials)} configurations is within the limits; the nearest had {shown} with "
+                f"{dict(record.params)}: loosen a limit, widen the space, or search longer (study_ keeps all of it)"
+            )
         if self.refit:
-            raise StudyFailed(f"{said}: loosen a limit, widen the space, or search longer (study_ keeps all of it)")
+            raise StudyFailed(said)
         warnings.warn(said, stacklevel=3)
         return self
 
@@ -306,8 +330,31 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         return tags
 
 
+def _by_row(name: str, given: Any, data: Any) -> Any:
+    """What is handed to a scorer with each fold's rows; columns by name become a table."""
+    if name == "sensitive_features":
+        if isinstance(given, Mapping):
+            given = np.column_stack([np.asarray(column, dtype=object) for column in given.values()])
+        if _num_samples(given) != _num_samples(data):
+            raise UsageError(
+                f"{name} has {_num_samples(given)} rows and X has {_num_samples(data)}: as many are expected"
+            )
+    return given
+
+
+def _check_splits(splits: Sequence[tuple[Any, Any]], cv: Any) -> None:
+    if not splits:
+        raise UsageError(f"cv={repr(cv)[:80]} gives no split: it may have been used up by an earlier fit")
+    for k, (train, test) in enumerate(splits):
+        for rows, what in ((train, "train on"), (test, "judge by")):
+            if len(rows) == 0:
+                raise UsageError(f"cv: split {k} has no rows to {what}")
+
+
 def _takes(scorer: Scorer, name: str) -> bool:
-    """Whether a function has an argument of this name."""
+    """Whether a function has an argument of this name, and use for it."""
+    if isinstance(scorer, GroupScorer) and not scorer.needs_groups:
+        return False
     try:
         parameters = inspect.signature(scorer).parameters
     except (TypeError, ValueError):

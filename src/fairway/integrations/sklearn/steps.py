@@ -11,6 +11,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils.validation import _num_samples
 
 from fairway.checks import whole
 from fairway.errors import UsageError
@@ -44,6 +45,11 @@ def fit_steps(
     """
     total = whole(total, "total")
     model = clone(estimator)
+    settings = model.get_params(deep=False)
+    if settings.get("early_stopping") is True:
+        raise UsageError(f"{type(model).__name__} has early_stopping=True: set it to False, the trial is stopped here")
+    if "early_stopping" in settings:
+        model.set_params(early_stopping=False)
     if hasattr(model, "partial_fit"):
         steps = _passes(model, trial.seed, data, truth, fit_params)
     else:
@@ -55,7 +61,7 @@ def fit_steps(
 def _passes(model: Any, seed: int, data: Any, truth: Any, fit_params: dict[str, Any]) -> Iterator[Any]:
     """One pass over all rows at a time, in a fresh order."""
     random = check_random_state(seed)
-    rows = len(data) if hasattr(data, "__len__") else data.shape[0]
+    rows = _num_samples(data)
     if is_classifier(model):
         fit_params = {"classes": np.unique(np.asarray(truth)), **fit_params}
     by_row = {name: value for name, value in fit_params.items() if name == "sample_weight" and value is not None}
@@ -70,7 +76,7 @@ def _growth(model: Any, data: Any, truth: Any, total: int, fit_params: dict[str,
     """One `fit` after another, each going on where the last one ended."""
     settings = model.get_params(deep=False)
     size = next((name for name in _SIZES if name in settings), None)
-    if "warm_start" not in settings or size is None:
+    if "warm_start" not in settings or size is None or settings.get("solver") == "liblinear":  # which ignores it
         raise UsageError(
             f"{type(model).__name__} cannot be trained in steps: it has no partial_fit, and no warm_start with "
             f"{' or '.join(_SIZES)}"

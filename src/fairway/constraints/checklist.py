@@ -1,0 +1,94 @@
+"""CheckList's test suites as JSON: a list of tests, each with its name, type and data."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from fairway.constraints.behaviour import Case, Directional, Invariance, MinimumFunctionality
+from fairway.errors import UsageError
+
+_INV_TOLERANCE = 0.1  # of CheckList's INV, where a file does not say
+_EXPECTED = ("labels", "direction", "tolerance", "label")
+
+
+def load_cases(path: str | PathLike[str], *, expect: Mapping[str, Mapping[str, Any]] | None = None) -> list[Case]:
+    """A suite from a JSON file, gzipped or not: a list of tests, each with its `name`, `type` and `data`.
+
+    MFT has a list of inputs and `labels`; INV and DIR have a list of groups, the original first. DIR has a `direction`,
+    both may have a `tolerance` (INV 0.1 by default, as in CheckList). Where `run_idxs` is there, only these cases are
+    taken. CheckList keeps some expectations as code: `expect` gives them by the name of the test, such as
+    `{"not negative": {"labels": (1, 2)}, "praise": {"direction": "up", "tolerance": 0.1}}`. MFT without labels and DIR
+    without a direction are left out.
+
+    >>> import json, pathlib, tempfile
+    >>> from fairway.constraints import load_cases
+    >>> tests = [
+    ...     {"name": "words", "type": "MFT", "labels": 1, "data": ["good", "fine", "great"], "run_idxs": [0, 2]},
+    ...     {"name": "praise", "type": "DIR", "labels": None, "data": [["Hello.", "Hello. I love it."]]},
+    ... ]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "suite.json")
+    ...     _ = path.write_text(json.dumps(tests))
+    ...     load_cases(path)
+    ...     len(load_cases(path, expect={"praise": {"direction": "up"}}))
+    [MinimumFunctionality(name='words', inputs=('good', 'great'), labels=((1,), (1,)))]
+    2
+    """
+    try:
+        raw = Path(path).read_bytes()
+        tests = json.loads(gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise UsageError(f"{path}: JSON is expected, gzipped or not ({error})") from None
+    if not isinstance(tests, list) or not all(
+        isinstance(test, dict) and isinstance(test.get("name"), str) and "type" in test and _is_data(test.get("data"))
+        for test in tests
+    ):
+        raise UsageError(f"{path}: a list of tests, each with a name, a type and a list of data, is expected")
+    more = expect or {}
+    unknown = sorted(set(more) - {test["name"] for test in tests})
+    if unknown:
+        raise UsageError(f"expect names {unknown[0]!r}, and no test in {path} is called so")
+    odd = [key for said in more.values() for key in said if key not in _EXPECTED]
+    if odd:
+        raise UsageError(f"expect has {odd[0]!r}: {', '.join(_EXPECTED)} are what a test may expect")
+    suite = [case for test in tests if (case := _case({**test, **more.get(test["name"], {})})) is not None]
+    still = sorted(set(more) - {case.name for case in suite})
+    if still:
+        raise UsageError(f"expect does not say enough of {still[0]!r}: labels of an MFT, or the direction of a DIR")
+    if not suite:
+        raise UsageError(f"{path}: no test says what it expects; expect= can")
+    return suite
+
+
+def _case(test: Mapping[str, Any]) -> Case | None:
+    name, kind, data, labels = test["name"], test["type"], test["data"], test.get("labels")
+    chosen = test.get("run_idxs")
+    if chosen is not None:
+        if not all(isinstance(i, int) and 0 <= i < len(data) for i in chosen):
+            raise UsageError(f"{name}: run_idxs are places among its {len(data)} cases")
+        data = [data[i] for i in chosen]
+    if kind == "MFT":
+        if isinstance(labels, list) and chosen is not None and len(labels) == len(test["data"]):
+            labels = [labels[i] for i in chosen]
+        return None if labels is None else MinimumFunctionality(name, data, labels)
+    if not all(isinstance(group, list) for group in data):
+        raise UsageError(f"{name}: a list of groups, the original first, is expected")
+    groups = [group for group in data if len(group) > 1]  # CheckList leaves an original alone where no change applies
+    if not groups:
+        return None
+    if kind == "INV":
+        return Invariance(name, groups, test.get("tolerance", _INV_TOLERANCE))
+    if kind == "DIR":
+        direction, tolerance, label = test.get("direction"), test.get("tolerance", 0.0), test.get("label", -1)
+        return None if direction is None else Directional(name, groups, direction, tolerance, label)
+    raise UsageError(f"{name}: type={kind!r}: 'MFT', 'INV' or 'DIR' is expected")
+
+
+def _is_data(data: Any) -> bool:
+    return isinstance(data, list) and bool(data)
