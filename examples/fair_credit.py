@@ -1,12 +1,12 @@
 """Fair credit scoring with LightGBM and Fairlearn: the best AUC whose error rates hardly differ between groups.
 
     pip install '.[lightgbm,fairlearn]'
-    python examples/fair_credit.py [--seconds 20] [--limit 0.1] [--workers 1]
-    python examples/fair_credit.py --data uci_credit_card.csv.gz --limit 0.005
+    python examples/fair_credit.py [--seconds 20] [--limit 0.15] [--workers 1]
+    python examples/fair_credit.py --data uci_credit_card.csv.gz --limit 0.02
 
-Every boosting round is a report; its fairness, which Fairlearn measures in the time of some fifty rounds, is asked for
-only where it can matter. The table is made here, or it is the UCI credit card one, where column SEX tells the groups
-apart and is not shown to the model.
+Every boosting round is a report; its fairness, which takes a prediction for every row, is asked for only where it can
+matter. At the end Fairlearn shows the winner group by group. The table is made here, or it is the UCI credit card one,
+where column SEX tells the groups apart and is not shown to the model.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before LightGBM is loaded: smal
 
 import lightgbm
 import numpy as np
+from fairlearn.metrics import MetricFrame, false_positive_rate, true_positive_rate
+from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 import fairway as fw
@@ -51,10 +53,13 @@ class Credit:
         self.seen = (x[::2], y[::2])
         self.x, self.y, self.group = x[1::2], y[1::2], group[1::2]
 
+    def refused(self, booster: lightgbm.Booster, rounds: int | None = None) -> NDArray[np.bool_]:
+        """Who gets no credit: whose risk is above average; at 0.5 a model that is sure of nobody would look fair."""
+        return np.asarray(booster.predict(self.x, num_iteration=rounds) >= self.seen[1].mean())
+
     def eod(self, booster: lightgbm.Booster, rounds: int | None = None) -> float:
         """The gap between groups in true-positive and false-positive rate."""
-        refused = booster.predict(self.x, num_iteration=rounds) >= 0.5
-        return equalized_odds_difference(self.y, refused, sensitive_features=self.group)
+        return equalized_odds_difference(self.y, self.refused(booster, rounds), sensitive_features=self.group)
 
     def fit(self, params: Mapping[str, Any], rounds: int, callbacks: Any = None) -> lightgbm.Booster:
         """Plain LightGBM."""
@@ -76,7 +81,7 @@ def main() -> None:
     """Search for so many seconds, and print what the limit costs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--limit", type=float, default=0.10, help="of the equalized-odds difference")
+    parser.add_argument("--limit", type=float, default=0.15, help="of the equalized-odds difference")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--data", help="the UCI credit card table, as .csv or .csv.gz")
     given = parser.parse_args()
@@ -104,7 +109,13 @@ def main() -> None:
         f"{done} trials, {counts['stopped'] / done:.0%} stopped early; "
         f"{costs.checks:,} of {offered:,} fairness checks paid, {costs.check_seconds:.1f} s of them."
     )
-    print(credit.row("built again, by plain predict", best_model(study, credit.train)))
+    booster = best_model(study, credit.train)
+    print(credit.row("built again, by plain predict", booster))
+    rates = {"true-positive rate": true_positive_rate, "false-positive rate": false_positive_rate}
+    by_group = MetricFrame(
+        metrics=rates, y_true=credit.y, y_pred=credit.refused(booster), sensitive_features={"group": credit.group}
+    ).by_group
+    print(by_group.round(3))
 
 
 if __name__ == "__main__":
