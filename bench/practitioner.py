@@ -650,7 +650,7 @@ def _probe(name: str, folder: Path) -> None:
 
 def _agrees_with_fairlearn() -> None:
     """The two measures, once beside their references, with many ties."""
-    from fairlearn.metrics import equalized_odds_difference  # type: ignore[import-untyped]  # noqa: PLC0415
+    from fairlearn.metrics import equalized_odds_difference  # noqa: PLC0415
     from sklearn.metrics import roc_auc_score  # noqa: PLC0415
 
     rng = np.random.default_rng(0)
