@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= $(FAIRWAY_CREDIT_CURVES)
 ANCHORS ?= $(FAIRWAY_ANCHORS)
+TABLES ?= $(FAIRWAY_DATA)
 
-.PHONY: demo test lint faults bench papers clean
+.PHONY: demo test lint faults bench papers tables clean
 
 $(VENV)/.python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "fairway needs Python 3.11 or later"'
@@ -34,6 +35,7 @@ faults: $(VENV)/.dev
 bench: $(VENV)/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.speed
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.speed.ray
+	$(BIN)/python -m bench.speed.fairness
 	$(BIN)/python -m bench.scale
 
 papers: $(VENV)/.bench
@@ -43,6 +45,10 @@ papers: $(VENV)/.bench
 	$(BIN)/python -m bench.papers.ctpe_tabular $(if $(ANCHORS),--anchors "$(ANCHORS)")
 	$(BIN)/python -m bench.papers.cikm2021 $(if $(ANCHORS),--anchors "$(ANCHORS)")
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.papers.termination $(if $(TERMINATION),--data "$(TERMINATION)") $(if $(DATA),--curves "$(DATA)")
+
+tables: $(VENV)/.bench
+	$(BIN)/python -m bench.practitioner $(if $(TABLES),--data "$(TABLES)")
+	$(BIN)/python -m bench.search_cv $(if $(TABLES),--data "$(TABLES)")
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -317,7 +317,7 @@ HalvingRandomSearchCV takes one score: the AUC of a fold where its eod is within
 it. On small rungs a gap between groups of which one is missing is not counted. So that its last rung is all rows, the
 last 16 rows of compas and the last one of german are left out, for everybody. The limits were chosen before any search
 ran, from {PROBED} random configurations with a seed of their own, among those that make a split; `--probe` shows them.
-The score is the one that was searched by: on new data every one of these would be lower."""
+The score is the one that was searched by: on new data expect less."""
 
 
 def _probe(name: str, folder: Path) -> None:

@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import logging
 import math
-import pickle
 import subprocess
 import sys
 import threading
-from copy import copy as duplicate
 
 import numpy as np
 import pytest
@@ -489,26 +487,6 @@ def test_importing_fairway_imports_no_optional_or_heavy_part():
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     for heavy in ("pandas", "lightgbm", "scipy", "rich", "matplotlib", "optuna", "sklearn"):
         assert heavy not in loaded
-
-
-def test_a_study_in_memory_is_pickled_with_its_log_and_goes_on(tmp_path):
-    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), [fw.AtMost("x", 0.5)], seed=0, stopper=fw.Never())
-    evaluate = lambda trial: {"loss": 1 - trial.params["x"], "x": trial.params["x"]}
-    study.optimize(evaluate, trials=5)
-    copy = pickle.loads(pickle.dumps(study))
-    assert (copy.best, copy.trials, copy.seed, copy.stopper) == (study.best, study.trials, 0, fw.Never())
-    copy.optimize(evaluate, trials=5)
-    assert (len(copy.trials), len(study.trials)) == (10, 5)
-    running = copy.ask()
-    running.report(loss=0.01, x=0.3)
-    other = pickle.loads(pickle.dumps(copy))
-    assert other.best.metrics["loss"] == 0.01
-    assert other.counts["running"] == 0
-    assert len(duplicate(copy).trials) == 11
-    assert copy.counts["running"] == 1  # a copy has a log of its own
-    stored = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), storage=f"sqlite:///{tmp_path / 'study.db'}")
-    with pytest.raises(fw.UsageError, match="open it there by name"):
-        pickle.dumps(stored)
 
 
 def test_numbers_of_other_kinds_are_stored_and_what_is_known_of_the_best_value_may_change(tmp_path):

@@ -251,7 +251,7 @@ class Columns:
             amount = feasibility.known(self._problem, checkpoint)
             cells |= {
                 "loss": self._problem.objective.sign * checkpoint.objective,
-                "values": [np.nan if value is None else value for value in checkpoint.values],
+                "values": self._values(checkpoint, amount),
                 "violation": np.nan if amount is None else amount,
                 "failed": False,
                 "step": checkpoint.step,
@@ -265,6 +265,13 @@ class Columns:
         for name, cell in cells.items():
             self._buffers[name][self._n] = cell
         self._n += 1
+
+    @staticmethod
+    def _values(checkpoint: Checkpoint, violation: float | None) -> list[float]:
+        """What is known of the limits: by some folds only that they are broken, else what was stopped looks allowed."""
+        if checkpoint.provisional and not violation:
+            return [np.nan] * len(checkpoint.values)
+        return [np.nan if value is None else value for value in checkpoint.values]
 
     def snapshot(self, pending: Sequence[NDArray[np.float64]]) -> History:
         """The rows so far, as views that nobody can write through."""

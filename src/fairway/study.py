@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -116,19 +115,6 @@ class Study:
         best, objective = self.best, self.problem.objective.metric
         found = "none" if best is None else f"{objective} {best.metrics[objective]:.4g}"
         return f"Study(trials={len(self._owner.ledger.courses)}, best={found}, seed={self.seed})"
-
-    def __copy__(self) -> Study:
-        return copy.deepcopy(self)  # two studies do not share a log in memory
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A study in memory is pickled with its log."""
-        if not isinstance(self.log, MemoryLog):
-            raise UsageError(f"study {self.name!r} lives in a database: open it there by name, do not pickle it")
-        for trial in list(self._owner.running.values()):
-            trial._flush()
-        given = (self.space, self.problem.objective, self.problem.constraints)
-        rules = {"sampler": self.sampler, "stopper": self.stopper, "terminator": self.terminator}
-        return _unpickled, (given, {**rules, "storage": self.log, "name": self.name, "seed": self.seed})
 
     # What a user does
 
@@ -338,14 +324,6 @@ class Study:
     def _best(self, number: int, step: int, objective: float, values: Sequence[float | None]) -> Best:
         metrics = dict(zip(self.problem.metrics, (objective, *values), strict=True))
         return Best(number, step, dict(self._owner.ledger.courses[number].params), metrics)
-
-
-def _unpickled(given: tuple[Any, ...], settings: Mapping[str, Any]) -> Study:
-    """A copy of a study; its running trials are those of the original."""
-    study = Study(*given, **settings)
-    for number in list(study._owner.ledger.running):
-        study._owner.give_up(number, "the study was pickled while it ran", retry=0)
-    return study
 
 
 def _open(storage: str | Log | None, name: str) -> Log:

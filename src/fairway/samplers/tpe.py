@@ -158,7 +158,7 @@ class CTPE(TPE):
         ran = ~history.failed
         x = history.x[ran]
         order = np.argsort(history.loss[ran], kind="stable")
-        size = self._good_size(len(order))
+        size = self._good_size(int(np.count_nonzero(~history.provisional[ran])))  # of those that may be feasible
         if self.feasible_split and not self.naive:
             held = np.cumsum(history.feasible[ran][order])
             size = int(np.searchsorted(held, size)) + 1  # past the last one if there are not so many

@@ -319,6 +319,21 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         """The best estimator's classes."""
         return getattr(self, "best_estimator_", self.estimator).classes_
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A study does not pickle: a copy in another process would not be the study. What it consists of does."""
+        state = dict(super().__getstate__())
+        if "study_" in state:
+            study = state["study_"]
+            rules = {"sampler": study.sampler, "stopper": study.stopper, "terminator": study.terminator}
+            state["study_"] = (study.space, study.problem, {**rules, "storage": study.log, "seed": study.seed})
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "study_" in state:
+            space, problem, rest = state["study_"]
+            state = {**state, "study_": Study(space, problem.objective, problem.constraints, **rest)}
+        super().__setstate__(state)
+
     def __sklearn_tags__(self) -> Any:
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
         tags.estimator_type = inner.estimator_type
