@@ -41,8 +41,16 @@ def test_list_names_the_studies(url, study, capsys):
 
 
 def test_list_of_an_empty_database_says_so(url, capsys):
+    Database(url)
     assert main(["list", url]) == 0
     assert capsys.readouterr().out == "no studies\n"
+
+
+def test_a_database_that_is_not_there_is_not_made(url, tmp_path, capsys):
+    for command in (["list", url], ["show", url, "study"], ["verify", url, "study"], ["delete", url, "study"]):
+        assert main(command) == 2
+        assert "there is no such file" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_show_tells_goal_limits_best_and_last_trials(url, study, capsys):

@@ -15,14 +15,13 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import fairway as fw
-from fairway.errors import FairwayError, MissingDependency, StorageError, UsageError
-from fairway.events import Opened, to_json
+from fairway.errors import FairwayError, MissingDependency, UsageError
+from fairway.events import to_json
 from fairway.history import TrialRecord
-from fairway.identity import Identity
-from fairway.ledger import Ledger
+from fairway.report.view import View
 from fairway.storage.sql import Database
 from fairway.text import shown
 from fairway.verify import verify
@@ -107,7 +106,7 @@ def _run(options: argparse.Namespace) -> int:
             progress=not options.json,
         )
     finally:
-        _print_study(_Looked(study.name, study._owner.identity, study._owner.ledger), last=0, as_json=options.json)
+        _print_study(View(study), last=0, as_json=options.json)
     return 0 if study.best is not None else 1
 
 
@@ -148,7 +147,7 @@ def _completion(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    studies = Database(options.url).studies()
+    studies = Database(options.url, reading=True).studies()
     if options.json:
         _print_json([study._asdict() for study in studies])
     elif not studies:
@@ -159,38 +158,19 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
-class _Looked(NamedTuple):
-    """A study as it is looked at."""
-
-    name: str
-    identity: Identity
-    ledger: Ledger
-
-
-def _load(options: argparse.Namespace) -> _Looked:
-    """A study as its small events tell it: reports are not read."""
-    events = Database(options.url).log(options.name, create=False).summary()
-    if not events or not isinstance(events[0], Opened):
-        raise StorageError(f"the study {options.name!r} is empty: nobody has opened it yet")
-    identity = Identity.from_json(events[0].config)
-    ledger = Ledger(identity.space, identity.problem)
-    for event in events:
-        ledger.fold(event)
-    return _Looked(options.name, identity, ledger)
+def _view(options: argparse.Namespace) -> View:
+    return View.read(options.url, options.name)
 
 
 def _show(options: argparse.Namespace) -> int:
-    _print_study(_load(options), last=options.trials, as_json=options.json)
+    _print_study(_view(options), last=options.trials, as_json=options.json)
     return 0
 
 
-def _print_study(looked: _Looked, *, last: int, as_json: bool) -> None:
-    name, identity, ledger = looked
-    records = [ledger.record(number) for number in range(len(ledger.courses))]
+def _print_study(view: View, *, last: int, as_json: bool) -> None:
+    name, identity, ledger = view.name, view.identity, view.ledger
+    records, best, counts = view.trials, view.best, view.counts
     sign, metric = identity.problem.objective.sign, identity.problem.objective.metric
-    feasible = [record for record in records if record.feasible and record.status != "failed"]
-    best = min(feasible, key=lambda record: sign * (record.metrics[metric] or 0.0), default=None)
-    counts = {"running": len(ledger.running), **ledger.counts}
     if as_json:
         document = {
             "name": name,
@@ -227,7 +207,7 @@ def _print_study(looked: _Looked, *, last: int, as_json: bool) -> None:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    result = verify(Database(options.url).log(options.name, create=False).read())
+    result = verify(Database(options.url, reading=True).log(options.name, create=False).read())
     if options.json:
         _print_json(asdict(result))
     else:
@@ -241,10 +221,9 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    _, identity, ledger = _load(options)
+    view = _view(options)
     output: Path = options.output
-    records = [ledger.record(number) for number in range(len(ledger.courses))]
-    rows = [record.row(identity.space, identity.problem) for record in records]
+    rows = [record.row(view.space, view.problem) for record in view.trials]
     if output.suffix == ".json":
         text = json.dumps([_finite(row) for row in rows], indent=1)
         output.write_text(text + "\n")
@@ -271,7 +250,7 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _delete(options: argparse.Namespace) -> int:
-    database = Database(options.url)
+    database = Database(options.url, reading=True)
     database.log(options.name, create=False)
     if not options.yes:
         sys.stderr.write(f"Delete the study {shown(options.name)!r} and all its trials? Type yes: ")
@@ -279,7 +258,7 @@ def _delete(options: argparse.Namespace) -> int:
         if sys.stdin.readline().strip() != "yes":
             _print("nothing was deleted")
             return 1
-    database.delete(options.name)
+    Database(options.url).delete(options.name)
     if options.json:
         _print_json({"deleted": options.name})
     else:

@@ -91,7 +91,10 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A trial ended; `checkpoint` stands for it, None if it measured nothing. Its totals spare readers its reports."""
+    """A trial ended; `checkpoint` stands for it, None if it measured nothing. The rest spares readers its reports.
+
+    `peak` is its best objective, whatever its limits; `checks` were paid for, `saved` offered and not called.
+    """
 
     number: int
     status: Status
@@ -100,9 +103,15 @@ class Told:
     worker: int
     act: int
     checkpoint: Checkpoint | None = None
+    peak: Checkpoint | None = None
     steps: int = 0
+    total: int | None = None  # steps that were planned
+    left: int = 0  # of those, when the stopper ended it
+    interval: int | None = None
     train_ns: int = 0
     check_ns: int = 0
+    checks: int = 0
+    saved: int = 0
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -171,8 +180,8 @@ def from_json(data: Mapping[str, Any]) -> Event:
                 content[name] = np.array(content.get(name, []) if name == "noise" else content[name], dtype)
             content["payments"] = content["payments"].reshape(-1, 3)
             content["noise"] = _of_all(content["noise"])
-        if kind is Told and content["checkpoint"] is not None:
-            content["checkpoint"] = _checkpoint(*content["checkpoint"])
+        if kind is Told:
+            content |= {name: _checkpoint(*content[name]) for name in ("checkpoint", "peak") if content.get(name)}
         if kind is Judged:
             content |= {name: float(content[name]) for name in ("value", "threshold")}
             content |= {name: int(content[name]) for name in ("worker", "finished")}

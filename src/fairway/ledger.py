@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,25 +13,34 @@ from numpy.typing import NDArray
 
 from fairway import feasibility
 from fairway.errors import StorageError
-from fairway.events import Asked, Ended, Enqueued, Event, Judged, Opened, Reported, Status, Told
+from fairway.events import SAVED, Asked, Ended, Enqueued, Event, Judged, Opened, Reported, Status, Told
 from fairway.feasibility import Checkpoint
 from fairway.history import Columns, History, TrialRecord
 from fairway.problem import Problem
 from fairway.space import Space
+
+_SUMS = ("checkpoint", "peak", "steps", "total", "interval", "train_ns", "check_ns", "checks", "saved")
+"""What the end of a trial says of its reports, by the names that `Told` and `Course` share."""
 
 
 class Course:
     """One trial as the log tells it."""
 
     __slots__ = (
+        "began",
         "check_ns",
         "checkpoint",
+        "checks",
+        "ended",
         "folds",
+        "interval",
         "last_step",
         "losses",
         "notes",
         "params",
+        "peak",
         "reason",
+        "saved",
         "status",
         "steps",
         "total",
@@ -43,18 +54,23 @@ class Course:
         self.params = asked.params
         self.losses = losses  # trials of this configuration before it, each lost with its worker
         self.worker = asked.worker
+        self.began, self.ended = asked.at, math.nan
         self.x = x
         self.status: Status = "running"
         self.reason = ""
         self.verdict: str | None = None
         self.checkpoint: Checkpoint | None = None  # the one that stands for the trial
+        self.peak: Checkpoint | None = None  # the one with the best objective, whatever its limits
         self.folds: dict[int, float] = {}  # the mean of so many folds, while others were to come
         self.notes: Mapping[str, Any] = {}
         self.total: int | None = None
+        self.interval: int | None = None
         self.last_step = 0
         self.steps = 0  # reported
         self.train_ns = 0
         self.check_ns = 0
+        self.checks = 0  # constraints paid for
+        self.saved = 0  # constraints offered and not called
 
 
 class Ledger:
@@ -113,51 +129,83 @@ class Ledger:
         course = self.running.get(event.number)
         if course is None:
             return  # its worker was given up, and did not know it yet
-        self._note_best(event)
-        course.checkpoint = self.standing(event.number, event)
-        course.steps, course.train_ns, course.check_ns = self.totals(event.number, event)
+        for name, value in self._with(course, event).items():
+            setattr(course, name, value)
         course.folds |= {int(event.noise[i, 2]): float(event.objective[int(event.noise[i, 0])]) for i in _some(event)}
-        course.total = event.total
         course.verdict = event.verdict
-        course.last_step = max(course.last_step, int(event.step.max()))
+        self._note_best(event.number, course.peak)
 
-    def _note_best(self, event: Reported) -> None:
-        """Keep the best objective of all; of equal ones a measured one says more, then the earlier."""
-        loss, unmeasured = self._problem.objective.sign * event.objective, (event.check_ns < 0).any(axis=1)
-        lowest = int(np.lexsort((event.step, unmeasured, loss, event.provisional))[0])
-        if event.provisional[lowest]:
-            return
-        new = (event.number, _checkpoint(event, lowest))
-        candidates = [new] if self.best_ignoring_limits is None else [self.best_ignoring_limits, new]
-        sign = self._problem.objective.sign
+    def _note_best(self, number: int, peak: Checkpoint | None) -> None:
+        """Keep the best objective of all."""
+        new = [] if peak is None else [(number, peak)]
+        old = [] if self.best_ignoring_limits is None else [self.best_ignoring_limits]
         self.best_ignoring_limits = min(
-            candidates, key=lambda one: (sign * one[1].objective, None in one[1].values, one[0], one[1].step)
+            old + new, key=lambda one: (self._height(one[1])[:2], one[0], one[1].step), default=None
         )
+
+    def _height(self, peak: Checkpoint) -> tuple[float, bool, int]:
+        """A key that sorts checkpoints by objective alone; of equal ones a measured one says more, then the earlier."""
+        return self._problem.objective.sign * peak.objective, None in peak.values, peak.step
 
     def _told(self, event: Told) -> None:
         course = self.running.pop(event.number, None)
         if course is None:
             raise StorageError(f"the log ends trial {event.number}, which is not running: it is damaged")
         course.status, course.reason, course.notes = event.status, event.reason, event.notes
-        course.checkpoint = event.checkpoint
-        course.steps, course.train_ns, course.check_ns = event.steps, event.train_ns, event.check_ns
+        course.ended = event.at
+        for name in _SUMS:
+            setattr(course, name, getattr(event, name))
+        self._note_best(event.number, event.peak)
         self.counts[event.status] += 1
         if event.status == "failed":
             self.last_failure = f"trial {event.number}: {event.reason}"
         if course.verdict is not None:
             self.last_stop = f"trial {event.number}: {event.reason}"
-            if course.total is not None:
-                self.train_saved_ns += (course.total - course.last_step) * course.train_ns // max(course.steps, 1)
+        self.train_saved_ns += event.left * course.train_ns // max(course.steps, 1)
         measured = None if event.status == "failed" else event.checkpoint
         seconds = (course.train_ns + course.check_ns) / 1e9
         partial = event.status == "stopped"
         self._columns.append(event.number, course.x, measured, seconds, partial=partial, some=course.folds)
 
-    def standing(self, number: int, batch: Reported | None) -> Checkpoint | None:
-        """The checkpoint that stands for a trial, once a batch of reports is added to what is known of it."""
-        so_far = self.courses[number].checkpoint
+    def summed(self, told: Told, batch: Reported | None) -> Told:
+        """The end of a trial with what is known of it, once its last reports are added."""
+        course = self.courses[told.number]
+        known = {name: getattr(course, name) for name in (*_SUMS, "last_step")} | self._with(course, batch)
+        last_step, total = known.pop("last_step"), known["total"]
+        stopped = course.verdict if batch is None else batch.verdict
+        left = 0 if stopped is None or total is None else total - last_step
+        return replace(told, left=left, **known)
+
+    def _with(self, course: Course, batch: Reported | None) -> dict[str, Any]:
+        """What is known of a trial, by the names of its course, once a batch of reports is added."""
         if batch is None:
+            return {}
+        trained, paid, called = batch.train_ns >= 0, batch.check_ns >= 0, batch.check_ns > 0
+        late = int(called[~trained].sum())  # counted as saved when it was offered
+        return {
+            "checkpoint": self._standing(course.checkpoint, batch),
+            "peak": self._peak(course.peak, batch),
+            "steps": course.steps + int(trained.sum()),
+            "last_step": max(course.last_step, int(batch.step.max())),
+            "total": batch.total,
+            "interval": batch.interval,
+            "train_ns": course.train_ns + int(batch.train_ns[trained].sum()),
+            "check_ns": course.check_ns + int(batch.check_ns[paid].sum()),
+            "checks": course.checks + int(called.sum()),
+            "saved": course.saved + int((batch.check_ns[trained] == SAVED).sum()) - late,
+        }
+
+    def _peak(self, so_far: Checkpoint | None, batch: Reported) -> Checkpoint | None:
+        """The checkpoint with the best objective."""
+        loss, unmeasured = self._problem.objective.sign * batch.objective, (batch.check_ns < 0).any(axis=1)
+        lowest = int(np.lexsort((batch.step, unmeasured, loss, batch.provisional))[0])
+        if batch.provisional[lowest]:
             return so_far
+        new = _checkpoint(batch, lowest)
+        return new if so_far is None else min(so_far, new, key=self._height)
+
+    def _standing(self, so_far: Checkpoint | None, batch: Reported) -> Checkpoint:
+        """The checkpoint that stands for a trial."""
         loss = self._problem.objective.sign * batch.objective
         amounts = feasibility.violations(self._problem, batch.values, batch.check_ns >= 0)
         rows = np.flatnonzero(~batch.provisional)
@@ -165,18 +213,6 @@ class Ledger:
         candidates = [_checkpoint(batch, int(i)) for i in rows]
         candidates += [] if so_far is None else [so_far]
         return min(candidates, key=lambda checkpoint: feasibility.standing(self._problem, checkpoint))
-
-    def totals(self, number: int, batch: Reported | None) -> tuple[int, int, int]:
-        """Steps, training and checking time of a trial, once a batch of reports is added to what is known of it."""
-        course = self.courses[number]
-        if batch is None:
-            return course.steps, course.train_ns, course.check_ns
-        trained, paid = batch.train_ns >= 0, batch.check_ns >= 0
-        return (
-            course.steps + int(trained.sum()),
-            course.train_ns + int(batch.train_ns[trained].sum()),
-            course.check_ns + int(batch.check_ns[paid].sum()),
-        )
 
     def history(self) -> History:
         """A snapshot for samplers and terminators."""

@@ -168,10 +168,8 @@ class Owner:
         return written
 
     def _write(self, told: Told, batch: Reported | None, then: Sequence[Event] = ()) -> bool:
-        """Write a trial's end with what stands for it and its totals, its last reports before it."""
-        steps, train_ns, check_ns = self.ledger.totals(told.number, batch)
-        standing = self.ledger.standing(told.number, batch)
-        told = replace(told, checkpoint=standing, steps=steps, train_ns=train_ns, check_ns=check_ns)
+        """Write a trial's end with what its reports come to, and the last of them before it."""
+        told = self.ledger.summed(told, batch)
         if batch is None:
             return self.append(told, *then)
         written = self.append(batch, told, *then)

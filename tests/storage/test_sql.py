@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 import fairway as fw
-from fairway.events import Asked, Reported
-from fairway.storage.sql import Database
+from fairway.events import Asked, Ended, Reported
+from fairway.storage.sql import VERSION, Database
 from fairway.verify import verify
 from tests.conftest import SPACE, run_curves
 from tests.faults import numbers, start
@@ -58,7 +58,7 @@ def test_several_studies_live_in_one_database(url):
 def test_a_summary_leaves_the_reports_out(url):
     study = open_study(url)
     run_curves(study, CURVES)
-    kinds = [type(event).__name__ for event in study.log.summary()]
+    kinds = [type(event).__name__ for event in study.log.summary()[0]]
     assert kinds == ["Opened"] + ["Asked", "Told"] * 6
 
 
@@ -144,16 +144,54 @@ def test_a_tell_is_written_through_to_the_disk_and_a_report_is_not(tmp_path):
 
 def test_a_database_of_an_older_schema_is_migrated_when_it_is_opened(url, monkeypatch):
     run_curves(open_study(url), CURVES)
-    monkeypatch.setattr("fairway.storage.sql.VERSION", 2)
-    monkeypatch.setattr(
-        "fairway.storage.sql._MIGRATIONS", {1: ["ALTER TABLE fairway_study ADD COLUMN remark TEXT DEFAULT 'moved'"]}
-    )
+    database = Database(url)
+    with database._engine.begin() as connection:  # as the first version made it
+        for statement in (
+            "DROP INDEX fairway_event_trial",
+            "ALTER TABLE fairway_event DROP COLUMN trial",
+            "UPDATE fairway_schema SET version = 1",
+        ):
+            connection.exec_driver_sql(statement)
     for _ in range(2):  # once is enough
         database = Database(url)
         with database._engine.connect() as connection:
-            assert connection.exec_driver_sql("SELECT version FROM fairway_schema").scalar() == 2
-            assert connection.exec_driver_sql("SELECT remark FROM fairway_study").scalars().all() == ["moved"]
-    assert len(open_study(url).trials) == 6
+            assert connection.exec_driver_sql("SELECT version FROM fairway_schema").scalar() == VERSION
+    study = open_study(url)
+    assert len(study.trials) == 6
+    assert [event.step.tolist() for event in study.log.reports([2])] == [
+        event.step.tolist() for event in study.log.read() if isinstance(event, Reported) and event.number == 2
+    ]
+    assert study.log.reports([2])
+
+
+def test_who_only_reads_cannot_write_and_makes_nothing(url, tmp_path):
+    run_curves(open_study(url), CURVES)
+    database = Database(url, reading=True)
+    log = database.log("credit", create=False)
+    assert len(log.read()) > 6
+    with pytest.raises(fw.StorageError, match=r"read-?only"):
+        log.append([Ended("mischief", 0.0)])
+    with pytest.raises(fw.StorageError, match=r"read-?only"):
+        database.delete("credit")
+    with pytest.raises(fw.UsageError, match="there is no such file"):
+        Database(f"sqlite:///{tmp_path}/none.db", reading=True)
+    assert not (tmp_path / "none.db").exists()
+    with closing(sqlite3.connect(tmp_path / "other.db")) as other:
+        other.execute("CREATE TABLE somebody (elses INTEGER)")
+    with pytest.raises(fw.UsageError, match="no fairway studies"):
+        Database(f"sqlite:///{tmp_path}/other.db", reading=True)
+
+
+def test_a_summary_can_be_followed_from_where_it_was_left(url):
+    study = open_study(url)
+    run_curves(study, CURVES)
+    early, position = study.log.summary()
+    assert position == len(study.log.read())
+    study.tell(study.ask(), auc=0.5, eod=0.1)
+    late, end = study.log.summary(position)
+    assert [type(event).__name__ for event in late] == ["Asked", "Told"]
+    assert [*early, *late] == study.log.summary()[0]
+    assert end > position
 
 
 def wait_until(condition, seconds=20):
@@ -218,7 +256,7 @@ class TestABrokenDatabase:
         database = Database(url)
         with database._engine.begin() as connection:
             connection.exec_driver_sql("UPDATE fairway_schema SET version = 99")
-        self.check(url, "written by a newer fairway .schema 99, this one knows 1.; update fairway")
+        self.check(url, "written by a newer fairway .schema 99, this one knows 2.; update fairway")
 
     def test_a_directory_that_is_not_there(self, tmp_path):
         self.check(f"sqlite:///{tmp_path}/missing/study.db", "unable to open database file")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, runtime_checkable
 
-from fairway.events import Event
+from fairway.events import Event, Reported
 
 
 @runtime_checkable
@@ -21,6 +21,15 @@ class Log(Protocol):
 
     def read(self, since: int = 0, most: int | None = None) -> Sequence[Event]:
         """The events from a position on, or the first few of them."""
+
+    def summary(self, since: int = 0) -> tuple[Sequence[Event], int]:
+        """The events from a position on without the reports, and the position up to which these are all.
+
+        Enough for a list of trials, whatever the length of the study.
+        """
+
+    def reports(self, numbers: Collection[int]) -> Sequence[Reported]:
+        """All reports of some trials, in their order."""
 
     def attend(self, worker: int, pulse: Callable[[], None] | None = None) -> None:
         """Let others know that a worker of this process lives, for as long as the log is in use.

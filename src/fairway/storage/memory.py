@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 
-from fairway.events import Event, claim
+from fairway.events import Event, Reported, claim
 
 
 class MemoryLog:
@@ -37,6 +37,15 @@ class MemoryLog:
         """The events from a position on, or the first few of them."""
         with self._lock:
             return self._events[since : None if most is None else since + most]
+
+    def summary(self, since: int = 0) -> tuple[Sequence[Event], int]:
+        """The events from a position on without the reports, and the position up to which these are all."""
+        events = self.read(since)
+        return [event for event in events if not isinstance(event, Reported)], since + len(events)
+
+    def reports(self, numbers: Collection[int]) -> Sequence[Reported]:
+        """All reports of some trials, in their order."""
+        return [event for event in self.read() if isinstance(event, Reported) and event.number in numbers]
 
     def attend(self, worker: int, pulse: Callable[[], None] | None = None) -> None:
         """Nothing to do: who shares this memory lives and dies with it."""

@@ -15,6 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -34,7 +35,7 @@ from fairway.storage import liveness
 
 logger = logging.getLogger("fairway")
 
-VERSION = 1
+VERSION = 2
 """Of the schema; a database of a newer one is refused, one of an older one is migrated when it is opened."""
 
 BEAT_SECONDS = 3.0
@@ -48,6 +49,8 @@ LEASE_SECONDS = 30.0
 
 BUSY_MS = 15_000
 """How long a writer waits for SQLite's lock before it gives up; a beat that waits so long still keeps the lease."""
+
+_AT_ONCE = 500  # trials in one query
 
 _tables = sa.MetaData()
 _schema = sa.Table("fairway_schema", _tables, sa.Column("version", sa.Integer, nullable=False))
@@ -66,8 +69,10 @@ _event = sa.Table(
     sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("claim", sa.Text),
+    sa.Column("trial", sa.Integer),  # of which trial it tells, if of one
     sa.Column("body", sa.Text, nullable=False),
     sa.UniqueConstraint("study", "claim"),
+    sa.Index("fairway_event_trial", "study", "trial"),
 )
 _worker = sa.Table(
     "fairway_worker",
@@ -78,7 +83,15 @@ _worker = sa.Table(
     sa.Column("process", sa.Integer, nullable=False),
     sa.Column("beat", sa.Float, nullable=False),  # the last sign of life, by the database's clock
 )
-_MIGRATIONS: dict[int, Sequence[str]] = {}  # by the version they start from; empty while there is one version
+_MIGRATIONS: dict[int, Callable[[str], Sequence[str]]] = {  # by the version they start from, for a kind of database
+    1: lambda kind: (
+        "ALTER TABLE fairway_event ADD COLUMN trial INTEGER",
+        "UPDATE fairway_event SET trial = json_extract(body, '$.number')"
+        if kind == "sqlite"
+        else "UPDATE fairway_event SET trial = CAST(body::json->>'number' AS INTEGER)",
+        "CREATE INDEX fairway_event_trial ON fairway_event (study, trial)",
+    )
+}
 
 
 class Stored(NamedTuple):
@@ -90,10 +103,11 @@ class Stored(NamedTuple):
 
 
 class Database:
-    """The studies at one URL."""
+    """The studies at one URL; with `reading`, it must be there already, and nothing is ever written to its studies."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, reading: bool = False) -> None:
         self.url = url
+        self._reading = reading
         try:
             parsed = sa.make_url(url)
             if parsed.drivername == "postgresql":
@@ -112,10 +126,15 @@ class Database:
             raise MissingDependency("PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from error
         weakref.finalize(self, self._engine.dispose)  # connections are closed with the last study that uses them
         if self._sqlite:
+            if reading and not Path(str(parsed.database)).is_file():
+                raise UsageError(f"{self._shown}: there is no such file")
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
         with self._talking("opened"):
             self._open_in_turn()
+        if reading:
+            self._engine.dispose()  # connections that could write
+            sa.event.listen(self._engine, "connect", _read_sqlite if self._sqlite else _read_postgres)
 
     def _open_in_turn(self) -> None:
         """Open it when no other process is creating it: SQLite does not wait for that by itself."""
@@ -131,6 +150,8 @@ class Database:
 
     def _open(self) -> None:
         """Create the tables, or make sure that they are of this version."""
+        if self._reading and not sa.inspect(self._engine).has_table(_schema.name):
+            raise UsageError(f"{self._shown}: there are no fairway studies in this database")
         if not self._sqlite or not sa.inspect(self._engine).has_table(_schema.name):
             _tables.create_all(self._engine)
         with self._engine.begin() as connection:
@@ -144,7 +165,7 @@ class Database:
                 )
             else:
                 for older in range(version, VERSION):
-                    for statement in _MIGRATIONS[older]:
+                    for statement in _MIGRATIONS[older](self._engine.dialect.name):
                         connection.exec_driver_sql(statement)
                     connection.execute(_schema.update().values(version=older + 1))
 
@@ -227,7 +248,11 @@ class SqlLog:
         )
         bodies = sa.select(_event.c.body).where(_event.c.study == study).order_by(_event.c.position)
         self._since = bodies.where(_event.c.position >= sa.bindparam("since"))
-        self._small = bodies.where(_event.c.kind != Reported.__name__)
+        self._small = self._since.where(_event.c.kind != Reported.__name__, _event.c.position < sa.bindparam("length"))
+        self._reports = bodies.where(
+            _event.c.kind == Reported.__name__, _event.c.trial.in_(sa.bindparam("trials", expanding=True))
+        )
+        self._length = sa.select(_study.c.length).where(_study.c.id == study)
 
     def append(self, events: Sequence[Event]) -> int | None:
         """Append all or nothing and return the new length; None if a claim was taken."""
@@ -237,6 +262,7 @@ class SqlLog:
                 "study": self._study,
                 "kind": type(event).__name__,
                 "claim": claim(event),
+                "trial": getattr(event, "number", None),
                 "body": json.dumps(to_json(event), allow_nan=False, separators=(",", ":")),
             }
             for event in events
@@ -258,9 +284,20 @@ class SqlLog:
         """The events from a position on, or the first few of them."""
         return self._read(self._since if most is None else self._since.limit(most), since=since)
 
-    def summary(self) -> Sequence[Event]:
-        """All events but the reports: enough for a list of trials, whatever the length of the study."""
-        return self._read(self._small)
+    def summary(self, since: int = 0) -> tuple[Sequence[Event], int]:
+        """The events from a position on without the reports, and the position up to which these are all."""
+        with self._database._talking("read"), self._engine.connect() as connection:
+            length = connection.execute(self._length).scalar()
+        if length is None:
+            raise StorageError("the study was deleted")
+        return self._read(self._small, since=since, length=length), length
+
+    def reports(self, numbers: Collection[int]) -> Sequence[Reported]:
+        """All reports of some trials, in their order."""
+        wanted, found = sorted(numbers), list[Event]()
+        for i in range(0, len(wanted), _AT_ONCE):
+            found += self._read(self._reports, trials=wanted[i : i + _AT_ONCE])
+        return [event for event in found if isinstance(event, Reported)]
 
     def attend(self, worker: int, pulse: Callable[[], None] | None = None) -> None:
         """Show that a worker lives, now and every few seconds from a thread of the log's."""
@@ -307,7 +344,7 @@ class SqlLog:
             return sa.literal_column("((julianday('now') - 2440587.5) * 86400.0)", sa.Float)
         return sa.literal_column("EXTRACT(EPOCH FROM clock_timestamp())::float8", sa.Float)
 
-    def _read(self, query: sa.Select[Any], **values: int) -> Sequence[Event]:
+    def _read(self, query: sa.Select[Any], **values: Any) -> Sequence[Event]:
         with self._database._talking("read"), self._engine.connect() as connection:
             return [from_json(json.loads(body)) for body in connection.execute(query, values).scalars()]
 
@@ -339,6 +376,16 @@ def _prepare_sqlite(connection: Any, record: Any) -> None:
     for pragma in (f"busy_timeout={BUSY_MS}", "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _read_sqlite(connection: Any, record: Any) -> None:
+    del record
+    connection.execute("PRAGMA query_only=ON")
+
+
+def _read_postgres(connection: Any, record: Any) -> None:
+    del record
+    connection.read_only = True
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
