@@ -160,13 +160,20 @@ def test_while_nothing_is_feasible_the_least_violating_point_is_good():
     assert constraint == ([7], 1 / 20)
 
 
-def test_unknown_rows_are_left_out_of_a_constraint_and_are_never_feasible():
+def test_unknown_rows_are_left_out_of_a_constraint_and_count_for_the_objective_as_much_as_others_are_feasible():
     values = [None] * 10 + [0.5, 2.0] * 5
     objective, constraint = factors(fw.CTPE(), range(20), values)
-    assert objective == (list(range(13)), 13 / 20)
+    assert objective == ([0, 1, 2, 3], 4 / 20)  # half of those known are feasible, and two are wanted
     assert constraint == ([10, 12, 14, 16, 18], 5 / 10)
-    objective_alone = factors(fw.CTPE(), range(20), [None] * 20)
-    assert objective_alone == []  # nothing is feasible, nothing is known: a random draw
+    (objective,) = factors(fw.CTPE(), range(20), [None] * 20)
+    assert objective == ([0, 1, 2, 3], 4 / 20)
+
+
+def test_limits_that_are_paid_for_only_above_the_best_do_not_silence_the_objective():
+    """Two feasible ones, one of them poor, and many worse than the best whose limits nobody paid for."""
+    losses, values = [1, 2, 3, 4, 5, *range(6, 100), 500], [2.0] * 4 + [0.5] + [None] * 94 + [0.5]
+    (good, _), _ = factors(fw.CTPE(), losses, values)
+    assert max(good) < 20
 
 
 def test_a_constraint_that_is_no_number_is_violated():

@@ -4,14 +4,16 @@ Each factor, the objective and every constraint, splits what was observed into a
 and g, and has gamma, the share of its good group. The acquisition is the product over factors of the relative density
 ratios r = l / (gamma l + (1 - gamma) g): modification I of c-TPE. A factor whose good group is everything is constant:
 it contributes neither a ratio nor candidates. Modification II is the objective's split: its good group is taken in
-order until it holds as many *feasible* points as plain TPE's has points.
+order until it holds as many *feasible* points as plain TPE's has points. A point whose limits nobody paid for, because
+it was worse than the best feasible one, counts as much as others were feasible: else the few that were paid for could
+never fill the group, and the objective would lose its say.
 
 Two things are ours. In the objective's good density a better trial weighs more. And candidates are not only draws from
 the good densities, but also the two best trials with one discrete parameter changed (and the real ones a little): a
 small step, which a draw from a product of kernels, changing all parameters at once, rarely makes.
 
 Rows of stopped trials (partial) enter with what they showed. Rows whose constraint is unknown are left out of that
-constraint's densities and are never feasible. Failed rows are left out. Running trials are taken for bad ones.
+constraint's densities. Failed rows are left out. Running trials are taken for bad ones.
 """
 
 from __future__ import annotations
@@ -158,10 +160,10 @@ class CTPE(TPE):
         ran = ~history.failed
         x = history.x[ran]
         order = np.argsort(history.loss[ran], kind="stable")
-        size = self._good_size(int(np.count_nonzero(~history.provisional[ran])))  # of those that may be feasible
+        size = self._good_size(len(order))
         if self.feasible_split and not self.naive:
-            held = np.cumsum(history.feasible[ran][order])
-            size = int(np.searchsorted(held, size)) + 1  # past the last one if there are not so many
+            chance = np.where(history.unknown, _share_feasible(history), history.feasible)[ran][order]
+            size = int(np.searchsorted(np.cumsum(chance), size)) + 1  # past the last one if there are not so many
         yield from _split(x[order], size, history.pending, ranked=True)
         for i in range(len(history.problem.constraints)):
             over = history.beyond(i)[ran]
@@ -172,6 +174,12 @@ class CTPE(TPE):
 
     def _incumbents(self, history: History) -> Points:
         return history.x[history.order[:_INCUMBENTS]]
+
+
+def _share_feasible(history: History) -> float:
+    """Of those whose limits are known, and of one more feasible and one more infeasible."""
+    feasible = np.count_nonzero(history.feasible)
+    return float((feasible + 1) / (feasible + np.count_nonzero(history.infeasible) + 2))
 
 
 def _split(x: Points, size: int, worse: Points, *, ranked: bool) -> Iterator[_Factor]:
