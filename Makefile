@@ -3,10 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= $(FAIRWAY_CREDIT_CURVES)
+SST2 ?= $(FAIRWAY_SST2_CURVES)
 ANCHORS ?= $(FAIRWAY_ANCHORS)
+TERMINATION ?= $(FAIRWAY_TERMINATION)
 TABLES ?= $(FAIRWAY_DATA)
 
-.PHONY: demo test lint faults bench papers tables clean
+.PHONY: demo test lint faults bench papers tables docs docs-serve clean
 
 $(VENV)/.python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "fairway needs Python 3.11 or later"'
@@ -39,16 +41,18 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m bench.scale
 
 papers: $(VENV)/.bench
-	$(BIN)/python -m bench.papers.ace_curves $(if $(DATA),--data "$(DATA)")
-	$(BIN)/python -m bench.papers.staleness $(if $(DATA),--data "$(DATA)")
-	$(BIN)/python -m bench.papers.plugged_in $(if $(DATA),--data "$(DATA)")
-	$(BIN)/python -m bench.papers.ctpe_tabular $(if $(ANCHORS),--anchors "$(ANCHORS)")
-	$(BIN)/python -m bench.papers.cikm2021 $(if $(ANCHORS),--anchors "$(ANCHORS)")
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.papers.termination $(if $(TERMINATION),--data "$(TERMINATION)") $(if $(DATA),--curves "$(DATA)")
+	FAIRWAY_CREDIT_CURVES="$(DATA)" FAIRWAY_SST2_CURVES="$(SST2)" FAIRWAY_ANCHORS="$(ANCHORS)" \
+	FAIRWAY_TERMINATION="$(TERMINATION)" FAIRWAY_DATA="$(TABLES)" \
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench run papers
 
 tables: $(VENV)/.bench
-	$(BIN)/python -m bench.practitioner $(if $(TABLES),--data "$(TABLES)")
-	$(BIN)/python -m bench.search_cv $(if $(TABLES),--data "$(TABLES)")
+	$(BIN)/python -m bench run practitioner search_cv $(if $(TABLES),--data "$(TABLES)")
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --watch src --watch bench/results
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis site

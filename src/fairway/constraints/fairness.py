@@ -1,4 +1,4 @@
-"""How differently a model treats groups of people: Fairlearn's metrics, in a thousandth of its time.
+"""How differently a model treats groups of people: Fairlearn's metrics, in a hundredth of its time.
 
 A limit is paid for at every step where that is cheap enough, so its price decides how well it is kept. These agree with
 Fairlearn's functions of the same names (which `group_gap` calls), but for two things: input that would give a wrong
