@@ -1,0 +1,88 @@
+"""A picture as data: panels with axes and marks. A browser (`interactive`) or a file (`still`) draws it later.
+
+Nothing here imports plotly or matplotlib before it is asked for, and `Chart.plotly()` needs neither.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairway.errors import MissingDependency, UsageError
+from fairway.report import interactive, still
+from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Words
+from fairway.text import shown
+
+__all__ = ["Axis", "Bars", "Chart", "Limit", "Line", "Panel", "Points", "Words"]
+
+
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """A picture: `fairway.report.plots` makes them, a notebook shows them.
+
+    `name` is a slug, `caption` a sentence that says what one sees; `height` is in pixels.
+
+    >>> from fairway.report.chart import Axis, Chart, Line, Panel
+    >>> line = Line([1, 2, 3], [0.9, float("nan"), 0.8], name="loss")
+    >>> chart = Chart("loss", "Loss", "It falls.", [Panel(Axis("trial"), Axis("loss"), [line])])
+    >>> chart
+    Chart('loss', 1 panel)
+    >>> chart.plotly()["data"][0]["y"]
+    [0.9, None, 0.8]
+    """
+
+    name: str
+    title: str
+    caption: str
+    panels: Sequence[Panel]
+    height: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Chart({self.name!r}, {len(self.panels)} panel{'' if len(self.panels) == 1 else 's'})"
+
+    def plotly(self, *, titled: bool = False) -> dict[str, Any]:
+        """The chart as plotly reads it: JSON values only, and every text escaped. It needs no plotly.
+
+        The title is left to the page, unless asked for. Backgrounds are transparent, and the colour of text and the
+        width are the page's too; `layout["height"]` is there.
+        """
+        return interactive.draw(self, titled=titled)
+
+    def figure(self) -> Any:
+        """The chart as a `plotly.graph_objects.Figure`, to be changed at will."""
+        try:
+            from plotly import graph_objects  # noqa: PLC0415 - optional
+        except ImportError:
+            raise MissingDependency("figure needs plotly: pip install 'fairway[report]'") from None
+        return graph_objects.Figure(self.plotly(titled=True))
+
+    def save(self, path: str | Path) -> None:
+        """Write it to a file, by its ending: .html (one can zoom and point; no network needed), .png, .svg or .pdf."""
+        path = Path(path)
+        kind = path.suffix.lower()
+        if kind == ".html":
+            path.write_text(interactive.page(self), encoding="utf-8")
+        elif kind in (".png", ".svg", ".pdf"):
+            path.write_bytes(still.draw(self, kind[1:]))
+        else:
+            raise UsageError(f"{str(path)!r}: a name that ends in .html, .png, .svg or .pdf is expected")
+
+    def _repr_html_(self) -> str:
+        caption = f"<figcaption>{html.escape(shown(self.caption, 600))}</figcaption>"
+        try:
+            image = base64.b64encode(still.draw(self, "svg")).decode()
+        except MissingDependency:
+            return f"<figure><strong>{html.escape(shown(self.title))}</strong>{caption}</figure>"
+        return f'<figure><img alt="" src="data:image/svg+xml;base64,{image}">{caption}</figure>'
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        del include, exclude
+        return {
+            "text/plain": repr(self),
+            "text/html": self._repr_html_(),
+            "application/vnd.plotly.v1+json": self.plotly(titled=True),
+        }

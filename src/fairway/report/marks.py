@@ -1,0 +1,149 @@
+"""What a picture is made of: axes and marks, as plain data. Texts are as they came; who draws them makes them safe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairway.errors import UsageError
+
+Role: TypeAlias = Literal["valid", "invalid", "not evaluated", "best", "limit", "failed", "plain", "other"]
+"""What a mark stands for; each role has its colour, symbol and dash everywhere (see `ink`)."""
+Symbol: TypeAlias = Literal["circle", "cross", "ring", "star", "square", "triangle"]
+Dash: TypeAlias = Literal["solid", "dash", "dot"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One side of a panel.
+
+    `categories` are the names of the places 0, 1, 2, ...; `ticks` are places with names of their own; `span` is from
+    where to where it is drawn, by default what the marks need; `whole` asks for whole numbers only.
+    """
+
+    title: str = ""
+    log: bool = False
+    categories: Sequence[str] | None = None
+    ticks: Sequence[tuple[float, str]] | None = None
+    span: tuple[float, float] | None = None
+    whole: bool = False
+
+
+class _Mark:
+    """Coordinates as arrays of floats, checked once."""
+
+    def _take(self, *names: str) -> None:
+        for name in names:
+            object.__setattr__(self, name, np.asarray(getattr(self, name), np.float64).ravel())
+        lengths = {len(getattr(self, name)) for name in names}
+        more = [getattr(self, name, None) for name in ("hover", "labels")]
+        lengths |= {len(texts) for texts in more if texts is not None}
+        if len(lengths) > 1:
+            raise UsageError(f"{type(self).__name__}: {' and '.join(names)} and their texts are not of one length")
+
+
+@dataclass(frozen=True, eq=False)
+class Line(_Mark):
+    """A line through points (n,); it breaks where one is NaN. With `step` it stays level until the next point."""
+
+    x: ArrayLike
+    y: ArrayLike
+    name: str = ""
+    role: Role = "plain"
+    dash: Dash | None = None  # by default the role's
+    step: bool = False
+    width: float = 1.6
+    opacity: float = 1.0
+    hover: Sequence[str] | None = None  # a text for each point
+
+    def __post_init__(self) -> None:
+        self._take("x", "y")
+
+
+@dataclass(frozen=True, eq=False)
+class Points(_Mark):
+    """Points (n,), each with a text that is shown when it is pointed at."""
+
+    x: ArrayLike
+    y: ArrayLike
+    name: str = ""
+    role: Role = "plain"
+    symbol: Symbol | None = None  # by default the role's
+    size: float = 6.0
+    opacity: float = 1.0
+    hover: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        self._take("x", "y")
+
+
+@dataclass(frozen=True, eq=False)
+class Bars(_Mark):
+    """Bars (n,) that lie at places of the y axis and are so long; several in one panel are stacked."""
+
+    at: ArrayLike
+    length: ArrayLike
+    name: str = ""
+    role: Role = "plain"
+    opacity: float = 1.0
+    labels: Sequence[str] | None = None  # written at their ends
+    hover: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        self._take("at", "length")
+
+
+@dataclass(frozen=True, eq=False)
+class Words(_Mark):
+    """Texts (n,) written above their places."""
+
+    x: ArrayLike
+    y: ArrayLike
+    labels: Sequence[str]
+
+    def __post_init__(self) -> None:
+        self._take("x", "y")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A reference line across a panel at a value of one axis; the allowed side is tinted where the axis has a span."""
+
+    value: float
+    label: str = ""
+    along: Literal["x", "y"] = "y"
+    allowed: Literal["below", "above"] | None = None
+    role: Role = "limit"
+
+
+Mark: TypeAlias = Line | Points | Bars | Words | Limit
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One coordinate system with its marks; `note` is written in the middle of one that has none."""
+
+    x: Axis
+    y: Axis
+    marks: Sequence[Mark] = ()
+    note: str = ""
+
+    def ends(self, side: Literal["x", "y"]) -> tuple[float, float]:
+        """From where to where an axis goes: by its span, or else by the lines, points and limits on it."""
+        axis = self.x if side == "x" else self.y
+        if axis.span is not None:
+            return axis.span
+        marks = [np.asarray(getattr(mark, side)) for mark in self.marks if isinstance(mark, Line | Points)]
+        marks += [np.array([mark.value]) for mark in self.marks if isinstance(mark, Limit) and mark.along == side]
+        values = np.concatenate([*marks, np.ones(0)])
+        values = values[np.isfinite(values) & ((values > 0) | (not axis.log))]
+        return (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
+
+    def decades(self, side: Literal["x", "y"]) -> float:
+        """How many powers of ten a log axis spans."""
+        low, high = self.ends(side)
+        return float(np.log10(high) - np.log10(low)) if (self.x if side == "x" else self.y).log else 0.0
