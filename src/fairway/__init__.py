@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fairway.stoppers.half_at import HalfAt
     from fairway.stoppers.median import Median
     from fairway.stoppers.never import Never
+    from fairway.stoppers.pilot import Pilot
     from fairway.stoppers.stopper import Stopper
     from fairway.study import Study
     from fairway.terminators.improvement import ExpectedImprovementBelow, ProbabilityOfImprovementBelow
@@ -51,6 +52,7 @@ _HOMES = {
     "stoppers.half_at": ("HalfAt",),
     "stoppers.median": ("Median",),
     "stoppers.never": ("Never",),
+    "stoppers.pilot": ("Pilot",),
     "stoppers.stopper": ("Stopper",),
     "study": ("Study",),
     "terminators.improvement": ("ExpectedImprovementBelow", "ProbabilityOfImprovementBelow"),
@@ -82,6 +84,7 @@ __all__ = [
     "Median",
     "Minimize",
     "Never",
+    "Pilot",
     "Plateau",
     "ProbabilityOfImprovementBelow",
     "Problem",

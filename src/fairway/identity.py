@@ -23,6 +23,7 @@ from fairway.stoppers.asha import ASHA
 from fairway.stoppers.half_at import HalfAt
 from fairway.stoppers.median import Median
 from fairway.stoppers.never import Never
+from fairway.stoppers.pilot import Pilot
 from fairway.stoppers.stopper import Stopper
 from fairway.terminators.improvement import ExpectedImprovementBelow, ProbabilityOfImprovementBelow
 from fairway.terminators.plateau import Plateau, Target
@@ -33,7 +34,7 @@ _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         *(Float, Int, Choice, Minimize, Maximize, AtMost, AtLeast),
-        *(ACE, ASHA, Median, HalfAt, Never),
+        *(Pilot, ACE, ASHA, Median, HalfAt, Never),
         *(Random, TPE, CTPE, GP, BORE, Blend),
         *(RegretBound, ExpectedImprovementBelow, ProbabilityOfImprovementBelow, Plateau, Target, AnyOf, AllOf),
     )

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from fairway import feasibility
 from fairway.events import ABSENT, SAVED, Reported, Told
-from fairway.interval import best_interval
 from fairway.problem import Problem
 from fairway.stoppers.stopper import Stopper
 
@@ -103,13 +102,12 @@ class Referee:
             return Pace(total, interval, at_end=False)
         if total is None:
             return Pace(total, 1, at_end=False)
-        ratio = self.cost_ratio()
-        best = total if ratio is None else best_interval(ratio, self.stopper.stop_probability, total)
+        best = self.stopper.adapted(self.cost_ratio(), total)
         return Pace(total, best, at_end=best > 1)
 
-    def worth(self, number: int, step: int, loss: float) -> bool:
-        """Whether a constraint that the interval allows is paid for: the skip rule, and the stopper's rungs if any."""
-        return loss <= self.bar and self.state.due(number, step)
+    def worth(self, number: int, step: int, loss: float, train_ns: int) -> bool:
+        """Whether a constraint that the interval allows is paid for: the skip rule, and what the stopper says."""
+        return loss <= self.bar and self.state.due(number, step, train_ns)
 
     def check_order(self, offered: Collection[int]) -> Collection[int]:
         """The constraints offered, the likeliest to be violated per second of checking first."""
@@ -142,8 +140,10 @@ class Referee:
             self.train_rows += 1
         if prices is self.all_saved:
             self._all_saved_rows += 1
+            self.state.spend(number, train_ns, 0)
         else:
             self._tally(values, prices, late=train_ns == ABSENT)
+            self.state.spend(number, max(train_ns, 0), sum(price for price in prices if price > 0))
         improved = False
         if violation == 0.0 and not provisional:
             best = self.incumbent
@@ -152,7 +152,8 @@ class Referee:
                 improved = True
                 if self.stopper.skip:
                     self.bar = loss
-        return self.state.judge(number, step, loss, violation), improved
+        shown = None if provisional and not violation else violation  # some folds do not show that a limit holds
+        return self.state.judge(number, step, loss, shown), improved
 
     def _tally(self, values: Sequence[float | None], prices: Sequence[int], *, late: bool) -> None:
         """Count what was paid and saved; what is paid late was counted as saved when it was offered."""

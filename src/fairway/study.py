@@ -20,7 +20,7 @@ from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
 from fairway.seeds import trial_seed
 from fairway.space import Parameter, Space, Value
-from fairway.stoppers.ace import ACE
+from fairway.stoppers.pilot import Pilot
 from fairway.stoppers.stopper import Stopper
 from fairway.storage.log import Log
 from fairway.storage.memory import MemoryLog
@@ -72,7 +72,7 @@ class Costs:
 class Study:
     """A search for the best configuration within limits.
 
-    Defaults: c-TPE, ACE, no terminator, a log in memory, and a fresh seed, which is stored. With a `storage`, such
+    Defaults: c-TPE, `Pilot`, no terminator, a log in memory, and a fresh seed, which is stored. With a `storage`, such
     as "sqlite:///credit.db" or "postgresql://host/database", the study is created under its `name`, or goes on if it
     is there already. Threads may share a study.
 
@@ -102,7 +102,7 @@ class Study:
         self.space = space if isinstance(space, Space) else Space(space)
         self.problem = Problem(objective, constraints)  # type: ignore[arg-type]
         self.sampler = _kind("sampler", sampler, Sampler, CTPE())
-        self.stopper = _kind("stopper", stopper, Stopper, ACE())
+        self.stopper = _kind("stopper", stopper, Stopper, Pilot())
         self.terminator = _kind("terminator", terminator, Terminator, None)
         self.name = name
         self.log: Log = _open(storage, name)

@@ -312,7 +312,7 @@ class Trial:
             return step, objective, loss, referee.unmeasured, referee.all_saved, self._unpaid, train_ns, last
         broken = lazy < len(named) and self._is_broken(named)
         report = _Report(step, objective, loss, named, checkpoint, broken, self._fold)
-        pay = self._chooses_to_pay(report, lazy=lazy > 0, last=last)
+        pay = self._chooses_to_pay(report, train_ns, lazy=lazy > 0, last=last)
         if not pay and all_lazy:
             return step, objective, loss, referee.unmeasured, referee.all_saved, self._unpaid, train_ns, last
         return self._measure(report, train_ns, pay=pay, last=last)
@@ -323,14 +323,14 @@ class Trial:
         given = [(limits[self._constraint[name]], name, offer) for name, offer in offers.items() if not callable(offer)]
         return any(feasibility.excess(limit, self._number(name, offer)) for limit, name, offer in given)
 
-    def _chooses_to_pay(self, report: _Report, *, lazy: bool, last: bool) -> bool:
+    def _chooses_to_pay(self, report: _Report, train_ns: int, *, lazy: bool, last: bool) -> bool:
         """Whether constraints are paid for at this report."""
         referee = self._referee
         with referee.lock:
             if self._pace.interval == 1:
-                worth = lazy and referee.worth(self.number, report.step, report.loss)
+                worth = lazy and referee.worth(self.number, report.step, report.loss, train_ns)
             else:
-                worth = self._is_due(report, lazy=lazy, last=last)
+                worth = self._is_due(report, train_ns, lazy=lazy, last=last)
             return worth and self._commit(report)
 
     def _commit(self, report: _Report) -> bool:
@@ -342,7 +342,7 @@ class Trial:
         self._payment = (referee.acts, referee.seen)
         return True
 
-    def _is_due(self, report: _Report, *, lazy: bool, last: bool) -> bool:
+    def _is_due(self, report: _Report, train_ns: int, *, lazy: bool, last: bool) -> bool:
         """Whether this report is one to pay at, where the interval is not 1; if not, maybe it is when training ends."""
         pace, kept = self._pace, self._candidate
         if pace.at_end:
@@ -352,7 +352,7 @@ class Trial:
             due, worth = last, report.loss <= self._referee.bar
         else:
             due = last or report.step % (pace.interval or 1) == 0
-            worth = self._referee.worth(self.number, report.step, report.loss)
+            worth = self._referee.worth(self.number, report.step, report.loss, train_ns)
         # Without checkpoints it is the last state that counts; one that offers nothing leaves nothing to check.
         self._candidate = report if lazy and not due else None
         return lazy and due and worth

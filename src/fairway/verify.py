@@ -150,7 +150,8 @@ class _Worker:
     def _pay(self, event: Reported, i: int) -> None:
         referee, step = self._referee, int(event.step[i])
         loss = referee.problem.objective.sign * float(event.objective[i])
-        worth = loss <= referee.bar if self._paces[event.number].at_end else referee.worth(event.number, step, loss)
+        at_end, train_ns = self._paces[event.number].at_end, int(event.train_ns[i])
+        worth = loss <= referee.bar if at_end else referee.worth(event.number, step, loss, train_ns)
         wrong = f"trial {event.number}, step {step}: constraints were paid for, and need not have been"
         self._result.expect(holds=worth, otherwise=wrong)
 
@@ -168,7 +169,7 @@ class _Worker:
         elif not late and not paid and SAVED in prices and not any(price >= 0 for price in prices):
             pace = self._paces[event.number]
             due = not pace.at_end and (last or step % (pace.interval or 1) == 0)
-            worth = due and referee.worth(event.number, step, loss)
+            worth = due and referee.worth(event.number, step, loss, int(event.train_ns[i]))
             self._result.expect(
                 holds=not worth, otherwise=f"{where}: constraints were not paid for, and should have been"
             )

@@ -116,9 +116,7 @@ class View:
         losses = [
             (sign * course.checkpoint.objective, number, course.checkpoint.step)
             for number, course in enumerate(self.courses)
-            if course.checkpoint is not None
-            and course.status != "failed"
-            and feasibility.known(self.problem, course.checkpoint) == 0.0
+            if course.checkpoint is not None and feasibility.known(self.problem, course.checkpoint) == 0.0
         ]
         return self.ledger.record(min(losses)[1]) if losses else None
 

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from fairway.checks import flag, whole
 from fairway.errors import UsageError
+from fairway.interval import best_interval
 from fairway.problem import Problem
 
 Interval: TypeAlias = int | Literal["end", "adaptive"]
@@ -30,10 +31,14 @@ class StopperState(ABC):
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
         """Fold one report in; None to go on, or why the trial stops, to be read after what was measured."""
 
-    def due(self, number: int, step: int) -> bool:
-        """Whether a constraint may be paid for at this report, the interval permitting."""
-        del number, step
+    def due(self, number: int, step: int, train_ns: int) -> bool:
+        """Whether a constraint may be paid for at this report, which took so long, the interval permitting."""
+        del number, step, train_ns
         return True
+
+    def spend(self, number: int, train_ns: int, check_ns: int) -> None:
+        """Learn what the report took that is judged next: its training, and the constraints that were paid for."""
+        del number, train_ns, check_ns
 
     def finish(self, number: int, *, completed: bool) -> None:
         """Learn that a trial ended; nothing more comes from it."""
@@ -44,7 +49,7 @@ class StopperState(ABC):
 class Stopper(ABC):
     """When to stop a trial, and when its constraints are paid for: the base of `ACE`, `ASHA` and the others.
 
-    `interval` is every how many steps: a number, "end" (once, when training ends) or "adaptive" (Theorem 1 of ACE);
+    `interval` is every how many steps: a number, "end" (once, when training ends) or "adaptive" (by their price);
     `skip` pays only while the objective is at least as good as the best feasible one.
 
     >>> import fairway as fw
@@ -68,6 +73,10 @@ class Stopper(ABC):
     @abstractmethod
     def stop_probability(self) -> float:
         """The chance that a check ends a trial: p in Theorem 1."""
+
+    def adapted(self, cost_ratio: float | None, total: int) -> int:
+        """What "adaptive" comes to in a trial of so many steps: Theorem 1 of ACE; the end while no price is known."""
+        return total if cost_ratio is None else best_interval(cost_ratio, self.stop_probability, total)
 
     @property
     def longest(self) -> int | None:

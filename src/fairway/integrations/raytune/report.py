@@ -122,6 +122,10 @@ class _Pays(Stopper):
         assert self.other is not None
         return self.other.longest
 
+    def adapted(self, cost_ratio: float | None, total: int) -> int:
+        assert self.other is not None
+        return self.other.adapted(cost_ratio, total)
+
     def start(self, problem: Problem) -> StopperState:
         assert self.other is not None
         return _PaysState(self.other.start(problem))
@@ -134,8 +138,11 @@ class _PaysState(StopperState):
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> None:
         self._other.judge(number, step, loss, violation)
 
-    def due(self, number: int, step: int) -> bool:
-        return self._other.due(number, step)
+    def due(self, number: int, step: int, train_ns: int) -> bool:
+        return self._other.due(number, step, train_ns)
+
+    def spend(self, number: int, train_ns: int, check_ns: int) -> None:
+        self._other.spend(number, train_ns, check_ns)
 
 
 class _Reporter:

@@ -1,0 +1,170 @@
+"""The default stopper: against its definition written out with full sorts, and on curves that show one thing each."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fairway as fw
+from fairway.referee import Referee
+from fairway.verify import verify
+from tests.conftest import SPACE, run_curves
+from tests.stoppers.test_ace import LIMIT, curves, stops, study_of
+
+
+def by_definition(curves, *, reduction, persistence):
+    """What `Pilot(interval=1)` says it does: (stops, checks, best feasible)."""
+    rungs = [1]
+    while rungs[-1] < 100:
+        rungs.append(max(rungs[-1] + 1, round(rungs[-1] * reduction)))
+    best, checks, reported, finders, back, doublings, verdicts = -math.inf, 0, [], 0, 0, 0.0, []
+    for curve in curves:
+        trial, broken, found = [], None, False
+        for t, (auc, limits) in enumerate(curve, start=1):
+            reported.append((t, auc))
+            stop = False
+            if auc >= best:
+                checks += 1
+                if limits["eod"] <= 0.25:
+                    back += broken is not None
+                    finders += not found
+                    best, broken, found = auc, None, True
+                elif broken is None:
+                    broken = t
+            if broken is not None:
+                doublings += math.log2(t / (t - 1)) if t > broken else 0.0
+                new_trial, going_on = finders / len(reported), (back + 1) / (doublings + 1) / t
+                stop = persistence * going_on < new_trial - 1e-9
+            if t in rungs:
+                peers = sorted((other for step, other in reported if step == t), reverse=True)
+                cut = math.floor((1 - 1 / reduction) * len(peers) + 1e-9)
+                stop = stop or auc < best and cut > 0 and auc < peers[-cut - 1]
+            trial.append(stop and t < len(curve))
+            if trial[-1]:
+                break
+        verdicts.append(trial)
+    return verdicts, checks, best
+
+
+@given(curves, st.sampled_from([1.25, 1.5, 2.0, 3.0]), st.sampled_from([0.5, 2.0, 5.0]))
+def test_decisions_checks_and_best_are_those_of_its_definition(curves, reduction, persistence):
+    study = study_of(fw.Pilot(interval=1, reduction=reduction, persistence=persistence))
+    decisions = run_curves(study, curves)
+    expected, checks, best = by_definition(curves, reduction=reduction, persistence=persistence)
+    assert stops(decisions) == expected
+    assert study.costs.checks == checks
+    assert (study.best.metrics["auc"] if study.best else -math.inf) == best
+
+
+@given(curves, st.sampled_from([fw.Pilot(), fw.Pilot(interval=1), fw.Pilot(interval="end"), fw.Pilot(skip=False)]))
+def test_what_it_decided_can_be_verified(curves, stopper):
+    study = study_of(stopper)
+    run_curves(study, curves)
+    result = verify(study.log.read())
+    assert not result.faults
+
+
+@given(curves, st.randoms(use_true_random=False))
+def test_replicas_agree_in_whatever_order_trials_reached_them(curves, rng):
+    study = study_of(fw.Pilot())
+    run_curves(study, curves)
+    events = [event for event in study.log.read() if type(event).__name__ in ("Reported", "Told")]
+    by_trial = {}
+    for event in events:
+        by_trial.setdefault(event.number, []).append(event)
+    mixed = []
+    while by_trial:  # each trial's own events stay in their order
+        number = rng.choice(list(by_trial))
+        mixed.append(by_trial[number].pop(0))
+        if not by_trial[number]:
+            del by_trial[number]
+    verdicts = []
+    for order in (events, mixed):
+        referee = Referee(study.problem, study.stopper)
+        for event in order:
+            referee.fold(event)
+        after = random.Random(0)
+        rows = [(after.randint(1, 6), -after.random(), after.choice([None, 0.0, 0.5])) for _ in range(20)]
+        verdicts.append(
+            [
+                referee.rule(1000 + i, step, loss, violation, (0.1,), (5,), 7)[0]
+                for i, (step, loss, violation) in enumerate(rows)
+            ]
+        )
+    assert verdicts[0] == verdicts[1]
+
+
+def curve(aucs, eods):
+    return [(auc, {"eod": eod}) for auc, eod in zip(aucs, eods, strict=True)]
+
+
+def test_where_a_broken_limit_stays_broken_it_gives_such_trials_up_sooner_and_sooner():
+    grows = [curve([0.5 + k / 1000 + t / 100 for t in range(30)], [0.1] * 3 + [0.4] * 27) for k in range(20)]
+    study = study_of(fw.Pilot(interval=1))
+    lengths = [len(trial) for trial in run_curves(study, grows)]
+    assert lengths[0] == 30
+    assert max(lengths[-5:]) < 8
+    assert "a limit is broken since step 4, and 0 of " in study.trials[-1].reason
+    assert study.trials[-1].reason.startswith("eod 0.4 > 0.25, ")
+
+
+def test_where_trials_come_back_they_are_let_go_on():
+    comes_back = [
+        curve([0.5 + k / 1000 + t / 100 for t in range(30)], [0.1] * 3 + [0.4] * 20 + [0.2] * 7) for k in range(20)
+    ]
+    lengths = [len(trial) for trial in run_curves(study_of(fw.Pilot(interval=1)), comes_back)]
+    assert sum(length == 30 for length in lengths) >= 18
+
+
+def test_it_never_stops_what_is_as_good_as_the_best_feasible_by_its_rank():
+    shown = [curve([0.9, 0.9], [0.4, 0.4]), curve([0.9, 0.9], [0.4, 0.4]), curve([0.5, 0.5], [0.1, 0.1])]
+    assert stops(run_curves(study_of(fw.Pilot(interval=1)), shown))[2] == [False, False]
+
+
+def test_without_limits_it_is_successive_halving_with_rungs_close_together():
+    shown = [[(auc, {})] * 4 for auc in (0.5, 0.6, 0.4)]
+    study = study_of(fw.Pilot(), constraints=())
+    assert stops(run_curves(study, shown))[2] == [True]
+    assert study.trials[2].reason == "auc 0.4, not in the best 1/1.5 of 3 at step 1"
+
+
+@pytest.mark.parametrize(("price", "checks"), [(0.0, 60), (8.0, 30), (80.0, 3)])
+def test_after_a_check_it_waits_until_training_has_cost_its_share_of_the_price(price, checks):
+    recording = fw.Recording(
+        space=fw.Space(SPACE),
+        config=np.array([[0.5]]),
+        total_steps=np.array([60]),
+        offset=np.array([0, 60]),
+        seconds=np.full(60, 0.1),
+        metrics={"auc": np.linspace(0.5, 0.9, 60), "eod": np.full(60, 0.1)},
+    )
+    study = fw.Study(recording.space, fw.Maximize("auc"), [LIMIT], sampler=fw.Random(), seed=0)
+    fw.simulate(study, recording, workers=1, budget=1e4, constraint_price=price)
+    assert isinstance(study.stopper, fw.Pilot)
+    assert study.costs.checks == checks
+
+
+def test_with_a_fixed_interval_nothing_depends_on_the_clock():
+    shown = [curve([0.5 + k / 50 + t / 100 for t in range(9)], [0.1, 0.3] * 4 + [0.1]) for k in range(9)]
+    seen = [stops(run_curves(study_of(fw.Pilot(interval=1)), shown)) for _ in range(3)]
+    assert seen[0] == seen[1] == seen[2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"reduction": 1}, "reduction=1: a number above 1 is expected"),
+        ({"persistence": 0}, "persistence=0: a positive number is expected"),
+        ({"wait": -1}, "wait=-1: a positive number is expected"),
+        ({"grace": 0}, "grace=0: a whole number of at least 1 is expected"),
+        ({"interval": "often"}, "interval='often': a whole number, 'end' or 'adaptive' is expected"),
+    ],
+)
+def test_bad_settings_are_refused(settings, sentence):
+    with pytest.raises(fw.UsageError, match=sentence):
+        fw.Pilot(**settings)
