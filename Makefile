@@ -8,7 +8,7 @@ ANCHORS ?= $(FAIRWAY_ANCHORS)
 TERMINATION ?= $(FAIRWAY_TERMINATION)
 TABLES ?= $(FAIRWAY_DATA)
 
-.PHONY: demo test lint faults bench papers tables docs docs-serve clean
+.PHONY: demo test test-browser lint faults bench papers tables docs docs-serve clean
 
 $(VENV)/.python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "fairway needs Python 3.11 or later"'
@@ -30,6 +30,13 @@ lint: $(VENV)/.dev
 
 test: lint
 	$(BIN)/pytest
+
+test-browser: $(VENV)/.dev
+	@if ! { command -v chromium && command -v chromedriver; } > /dev/null; then \
+	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$root apt-get install -y -qq chromium chromium-driver || \
+	  { $$root apt-get update -qq && $$root apt-get install -y -qq chromium chromium-driver; }; fi
+	$(BIN)/pytest tests/browser
 
 faults: $(VENV)/.dev
 	$(BIN)/python -m tests.faults

@@ -10,6 +10,7 @@ import json
 import math
 import platform
 import sys
+import webbrowser
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -72,6 +73,13 @@ def _parser() -> argparse.ArgumentParser:
     command(_verify, "make every decision of a study again from its log, and compare", "url", "name")
     export = command(_export, "write a study's trials to a file", "url", "name")
     export.add_argument("-o", "--output", required=True, type=Path, help="trials.csv, .json or .parquet")
+    report = command(_report, "write a study as one HTML file that opens anywhere", "url", "name")
+    report.add_argument("-o", "--output", required=True, type=Path, help="report.html")
+    board = command(_dashboard, "show the studies of a database live, in a browser", "url")
+    board.add_argument("--host", default="127.0.0.1", help="where to listen (127.0.0.1: this machine only)")
+    board.add_argument("--port", type=int, default=8321, help="at which port, 0 for any that is free (8321)")
+    board.add_argument("--token", help="what a browser must know; made where others can reach the page")
+    board.add_argument("--open", action="store_true", help="open it in a browser")
     delete = command(_delete, "delete a study", "url", "name")
     delete.add_argument("--yes", action="store_true", help="do not ask")
     command(_version, "the version of fairway, and of what it uses")
@@ -246,6 +254,34 @@ def _export(options: argparse.Namespace) -> int:
         _print_json({"trials": len(rows), "file": str(output)})
     else:
         _print(f"{len(rows)} trials written to {output}")
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from fairway.report import page  # noqa: PLC0415 - it loads all the charts
+
+    view = _view(options)
+    size = page.write(view, options.output)
+    if options.json:
+        _print_json({"file": str(options.output), "bytes": size, "trials": len(view.courses)})
+    else:
+        _print(f"{len(view.courses):,} trials in {options.output}, {size / 1e6:.1f} MB")
+    return 0
+
+
+def _dashboard(options: argparse.Namespace) -> int:
+    from fairway.report.dashboard import serve  # noqa: PLC0415 - it loads all the charts
+
+    def ready(address: str) -> None:
+        if options.json:
+            _print_json({"address": address})
+        else:
+            _print(f"Open {address}  (Ctrl-C ends it)")
+        sys.stdout.flush()
+        if options.open:
+            webbrowser.open(address)
+
+    serve(options.url, options.host, options.port, token=options.token, ready=ready)
     return 0
 
 
