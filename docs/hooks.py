@@ -72,8 +72,9 @@ def _fenced(text: str) -> str:
 
 
 def _results() -> list[Path]:
-    """The results by name, one of each."""
-    return sorted({file.stem: file for kind in ("txt", "md") for file in RESULTS.glob(f"*.{kind}")}.values())
+    """The results by name, one of each; the README is their index in the repository."""
+    found = {file.stem: file for kind in ("txt", "md") for file in RESULTS.glob(f"*.{kind}")}
+    return sorted(file for name, file in found.items() if name != "README")
 
 
 def _pictures() -> Iterator[tuple[Path, str]]:

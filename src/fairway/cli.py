@@ -265,7 +265,8 @@ def _report(options: argparse.Namespace) -> int:
     if options.json:
         _print_json({"file": str(options.output), "bytes": size, "trials": len(view.courses)})
     else:
-        _print(f"{len(view.courses):,} trials in {options.output}, {size / 1e6:.1f} MB")
+        many = len(view.courses)
+        _print(f"{many:,} trial{'' if many == 1 else 's'} in {options.output}, {size / 1e6:.1f} MB")
     return 0
 
 

@@ -135,7 +135,7 @@ def main(seconds: float = 30.0, *, trials: int | None = None) -> None:
     )
     console.print(
         f"Credit scoring, LightGBM {lightgbm.__version__}: the best AUC whose error rates differ by at most "
-        f"{LIMIT:.0%} between two groups (eod <= {LIMIT}).\nRandom search under ACE for {seconds:.0f} seconds.\n"
+        f"{LIMIT:.0%} between two groups (eod <= {LIMIT}).\nRandom search for {seconds:.0f} seconds.\n"
     )
     began = time.monotonic()
     study.optimize(credit.objective, trials=trials, timeout=seconds, progress=True)

@@ -152,8 +152,8 @@ class Referee:
                 improved = True
                 if self.stopper.skip:
                     self.bar = loss
-        shown = None if provisional and not violation else violation  # some folds do not show that a limit holds
-        return self.state.judge(number, step, loss, shown), improved
+        judge = self.state.judge_folds if provisional else self.state.judge
+        return judge(number, step, loss, violation), improved
 
     def _tally(self, values: Sequence[float | None], prices: Sequence[int], *, late: bool) -> None:
         """Count what was paid and saved; what is paid late was counted as saved when it was offered."""

@@ -185,7 +185,7 @@ class Trial:
     def steps(self, total: int | None = None) -> Iterator[int]:
         """Count training iterations from 1 to `total`; the loop ends by itself when the trial is stopped.
 
-        Knowing the total lets ACE weigh whether constraints are worth checking on the way (Theorem 1).
+        Knowing the total lets `ACE` weigh whether constraints are worth checking on the way (Theorem 1).
         """
         if self._begun >= 0:
             raise UsageError(f"trial {self.number} has begun already: steps() is called once, before the first report")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -20,6 +21,7 @@ from fairway.report import dashboard
 from fairway.report.dashboard import watch as watching
 from fairway.report.dashboard.watch import Desk
 from fairway.storage.sql import Database
+from tests import faults
 from tests.conftest import SPACE, run_curves
 
 HERE = "http://127.0.0.1:8321"
@@ -217,6 +219,30 @@ class TestPages:
         )
         assert capsys.readouterr().err == "fairway: /: ZeroDivisionError: division by zero\n"
 
+    def test_a_script_hears_of_a_fault_as_json(self, client, monkeypatch):
+        monkeypatch.setattr(Desk, "watch", lambda self, name: 1 / 0)
+        answer = client.get("/trials.json?name=credit")
+        assert (answer.status_code, "ZeroDivisionError" in answer.json()["error"]) == (500, True)
+
+    def test_no_page_makes_the_others_wait_for_a_database(self, client, monkeypatch):
+        still = watching.Watch.still
+
+        def apart(self):
+            with pytest.raises(RuntimeError, match="no running event loop"):
+                asyncio.get_running_loop()
+            return still(self)
+
+        monkeypatch.setattr(watching.Watch, "still", apart)
+        assert client.get("/trial?name=credit&number=0").status_code == 200
+        assert client.get("/trial.json?name=credit&number=0").status_code == 200
+
+    def test_a_metric_called_as_a_moment_is_a_number(self, client, url):
+        study = fw.Study(SPACE, fw.Minimize("began"), storage=url, name="odd", seed=0)
+        study.tell(study.ask(), began=0.5)
+        facts = client.get("/trial.json?name=odd&number=0").json()["trial"]["facts"]
+        number, moment = (value for label, value in facts if label == "began")
+        assert (number, list(moment)) == (0.5, ["time"])
+
 
 class TestGuard:
     def test_only_reading_is_possible(self, client):
@@ -227,7 +253,16 @@ class TestGuard:
         assert client.head("/events").status_code == 200
 
     @pytest.mark.parametrize(
-        "host", ["evil.com", "evil.com:8321", "127.0.0.1", "127.0.0.1:80", "", "localhost:8321.evil"]
+        "host",
+        [
+            "evil.com",
+            "evil.com:8321",
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "",
+            "localhost:8321.evil",
+            "localhost:" + "9" * 5000,
+        ],
     )
     def test_another_host_is_refused(self, client, host):
         assert client.get("/", headers={"host": host}).status_code == 400
@@ -294,6 +329,17 @@ class TestGuard:
         client = TestClient(dashboard.app(url, token="t"), base_url=HERE)
         answer = client.get(f"{HERE}//evil.com/?token=t&a=%22%3E%3Cscript%3E")
         assert "url=/evil.com/?a=%22%3E%3Cscript%3E" in answer.text
+        for path in ("/%09/evil.com/", "/%0a/evil.com/", "/%5cevil.com/"):  # browsers drop tabs, and turn slashes
+            client.cookies.clear()
+            assert f"url={path}".lower() in client.get(f"{HERE}{path}?token=t").text.lower()
+
+    def test_cookies_of_other_servers_do_not_lock_anybody_out(self, study, url):
+        client = TestClient(dashboard.app(url, token="t"), base_url=HERE)
+        mine = client.get("/?token=t").headers["set-cookie"].partition(";")[0]
+        client.cookies.clear()
+        for other in ('settings={"a": [1, 2]}', "a@b=c", "broken", "fairway-8321=old"):
+            assert client.get("/", headers={"cookie": f"{other}; {mine}"}).status_code == 200
+            assert client.get("/", headers={"cookie": other}).status_code == 401
 
     def test_on_all_addresses_numbers_pass_and_names_do_not(self, study, url):
         client = TestClient(dashboard.app(url, host="0.0.0.0", token="t"), base_url="http://192.168.1.5:8321")
@@ -349,8 +395,6 @@ class TestServing:
         watch = desk.watch("credit")
 
         async def listen():
-            import asyncio
-
             streams = [desk.news(watch, "") for _ in range(5)]
             for stream in streams:
                 for _ in range(2):
@@ -366,8 +410,6 @@ class TestServing:
                 await stream.aclose()
             assert watch.streams == 0
             await task
-
-        import asyncio
 
         asyncio.run(listen())
         assert looks
@@ -394,7 +436,10 @@ class TestServing:
             ([f"sqlite:///{tmp_path}/none.db"], "there is no such file"),
             ([url, "--port", "70000"], "a number from 0 to 65535 is expected"),
             ([url, "--host", "no.such.host.invalid", "--port", "0"], "there is no such address"),
+            ([url, "--host", "x" * 70, "--port", "0"], "there is no such address"),
             ([url, "--token", "", "--port", "0"], "a token of some letters is expected"),
+            ([url, "--token", "a\udcff", "--port", "0"], "a token of some letters is expected"),
+            (["nothing"], "sqlite:///file.db or postgresql://user@host/database is expected"),
         ):
             assert main(["dashboard", *arguments]) == 2
             assert text in capsys.readouterr().err
@@ -409,6 +454,13 @@ class TestServing:
                 with closing(http.client.HTTPConnection("127.0.0.1", where.port, timeout=30)) as connection:
                     connection.request("GET", f"/{query}")
                     assert connection.getresponse().status == status
+
+    def test_the_address_that_is_printed_opens_whatever_the_token(self, study, url):
+        with serving(url, "--token", "a+b&c#d %é") as (_, address):
+            where = urlsplit(address)
+            with closing(http.client.HTTPConnection("127.0.0.1", where.port, timeout=30)) as connection:
+                connection.request("GET", f"/?{where.query}")
+                assert connection.getresponse().status == 200
 
     def test_a_long_name_fits_into_an_address(self, url):
         name = "é" * 20_000
@@ -432,6 +484,59 @@ def test_few_studies_are_kept_in_memory(url):
     assert [line["trials"] for line in desk.list(60.0)] == [1] * 7
 
 
+def test_the_list_does_not_take_a_study_for_one_before_it(url):
+    Database(url)
+    desk = Desk(url)
+    for auc in (0.5, 0.6):
+        study = open_study(url)
+        study.tell(study.ask(), auc=auc, eod=0.1)
+        study._owner.end("it is done")
+        assert "best" not in desk.list()[0]
+        assert desk.list(60.0)[0]["best"] == f"auc {auc}, eod 0.1"
+        Database(url).delete("credit")
+
+
+def test_a_study_that_could_not_be_read_is_read_again(study, url, monkeypatch):
+    open_study(url, "other")
+    desk, watch = Desk(url), Desk.watch
+
+    def broken(self, name):
+        return watch(self, name) if name == "other" else {}["no such thing"]
+
+    monkeypatch.setattr(Desk, "watch", broken)
+    listed = {line["name"]: line for line in desk.list(60.0)}
+    assert "no such thing" in listed["credit"]["problem"]
+    assert listed["other"]["trials"] == 0
+    monkeypatch.undo()
+    assert desk.list(60.0)[0]["trials"] == 3
+
+
+def test_pictures_that_could_not_be_drawn_are_drawn_later(study, url, monkeypatch):
+    watch = Desk(url).watch("credit")
+    monkeypatch.setattr(watching, "drawn", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        watch.charts()
+    monkeypatch.undo()
+    assert json.loads(watch.charts())["charts"]
+
+
+@pytest.mark.parametrize("known", ["²", "9" * 5000, "", "x"])
+def test_a_browser_that_knows_nothing_sensible_loads_the_page_again(study, url, known):
+    desk = Desk(url)
+    watch = desk.watch("credit")
+
+    async def heard():
+        return [event async for event in desk.news(watch, f"{watch.epoch}.{known}")]
+
+    assert asyncio.run(heard()) == ["event: reset\ndata: null\n\n"]
+
+
+def test_no_password_is_shown_wherever_it_stands(server):
+    url = faults.make_database(server)
+    open_study(url)
+    assert "secret" not in Desk(f"{url}&password=secret").shown
+
+
 def test_nothing_can_be_written(study, url):
     desk = Desk(url)
     with pytest.raises(fw.StorageError, match=r"read-?only"):
@@ -447,4 +552,8 @@ def test_the_report_command_writes_a_file_and_says_so(study, url, tmp_path, caps
     assert json.loads(capsys.readouterr().out) == {"file": str(path), "bytes": path.stat().st_size, "trials": 3}
     assert main(["report", url, "credit", "-o", str(path)]) == 0
     assert "3 trials in" in capsys.readouterr().out
+    one = open_study(url, "one")
+    one.tell(one.ask(), auc=0.5, eod=0.1)
+    assert main(["report", url, "one", "-o", str(path)]) == 0
+    assert "1 trial in" in capsys.readouterr().out
     assert main(["report", url, "nothing", "-o", str(path)]) == 2

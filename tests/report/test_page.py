@@ -100,6 +100,21 @@ def test_numbers_that_json_cannot_say_are_texts(make_study):
     assert [row[at] for row in data["rows"]] == ["inf", "nan"]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("trials", [3, 30])
+def test_numbers_at_the_edge_of_what_a_float_holds_have_a_report(trials):
+    edge = 1.7e308
+    limits = [fw.AtLeast("low", edge), fw.AtMost("high", -edge), fw.AtMost("wide", 1.0)]
+    space = {"x": fw.Float(1e-300, 1e300, log=True), "n": fw.Choice([0, 10**4000])}
+    study = fw.Study(space, fw.Minimize("loss"), limits, sampler=fw.Random(), seed=0)
+    for i in range(trials):
+        metrics = {"loss": edge * (-1) ** i, "low": -edge, "high": edge, "wide": 10.0 ** (i * 300 / trials) * 1e8}
+        study.tell(study.ask(), metrics)
+    data = data_of(document(View(study)))
+    assert len(data["rows"]) == trials
+    assert max(len(str(value)) for row in data["rows"] for value in row) < 200
+
+
 def test_whole_numbers_that_a_browser_would_round_are_texts():
     study = fw.Study({"n": fw.Int(2**60, 2**60 + 5)}, fw.Minimize("loss"), seed=0)
     study.tell(study.ask(), loss=1.0)

@@ -32,6 +32,7 @@ def simulated():
         fw.Maximize("auc"),
         [fw.AtMost("eod", 0.15), fw.AtMost("dpd", 0.2)],
         sampler=fw.Random(),
+        stopper=fw.ACE(),
         terminator=fw.Plateau(1000),
         seed=0,
     )
@@ -275,6 +276,15 @@ def test_intervals_are_on_the_side_of_the_boundary_that_theorem_1_says(simulated
     assert {point.name for point in points} <= {"checks at every step", "checks once, at the end"}
     known = [course for course in View(simulated).courses if course.interval is not None]
     assert sum(len(point.x) for point in points) <= len(known)
+
+
+def test_a_stopper_that_does_not_go_by_theorem_1_has_no_boundary():
+    recording = make_recording(40, seed=3)
+    study = fw.Study(recording.space, fw.Maximize("auc"), [fw.AtMost("eod", 0.15)], sampler=fw.Random(), seed=0)
+    fw.simulate(study, recording, workers=1, budget=20.0)
+    chart = plots.intervals(study)
+    assert marks(chart, Points)
+    assert not marks(chart, Line)
 
 
 def test_the_price_of_a_check_is_that_of_earlier_trials(make_study):

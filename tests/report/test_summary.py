@@ -69,6 +69,11 @@ def test_a_limit_broken_by_a_hair_is_not_shown_as_the_limit_itself():
     assert "eod 0.2500001 is 1e-07 (<1%) beyond" in said(study).text
 
 
+def test_a_share_of_next_to_nothing_is_not_spelled_out():
+    study = tell(make(fw.AtMost("eod", 1e-300)), {"auc": 0.9, "eod": 1.0})
+    assert "eod 1 is 1 (>9,999%) beyond its limit of at most 1e-300." in said(study).sentences
+
+
 def test_a_limit_measured_as_nan_counts_as_beyond():
     study = tell(make(fw.AtMost("eod", 0.25)), {"auc": 0.9, "eod": float("nan")})
     assert "eod nan counts as beyond its limit of at most 0.25." in said(study).sentences

@@ -14,7 +14,7 @@ from tests.conftest import SPACE, run_curves
 
 aucs = st.floats(0, 1)
 curves = st.lists(st.lists(st.tuples(aucs, st.fixed_dictionaries({"eod": aucs})), min_size=1, max_size=9), max_size=9)
-stoppers = st.sampled_from([fw.ACE(), fw.ACE(interval=1), fw.ACE(interval="end"), fw.Never(), fw.ASHA()])
+stoppers = st.sampled_from([fw.Pilot(), fw.ACE(), fw.ACE(interval=1), fw.ACE(interval="end"), fw.Never(), fw.ASHA()])
 
 
 @given(curves, stoppers)

@@ -141,7 +141,7 @@ def trial(view: View, number: int) -> dict[str, Any]:
         ("checks (s)", _number(course.check_ns / 1e9) if course.check_ns else None),
         ("began", _moment(course.began)),
         ("ended", _moment(course.ended)),
-        ("worker", course.worker),
+        ("worker", str(course.worker)),
     ]
     notes = json.dumps(dict(course.notes), ensure_ascii=False, indent=1, default=str) if course.notes else ""
     return {
@@ -176,7 +176,7 @@ def _value(value: Any) -> Any:
     if isinstance(value, bool) or value is None:
         return str(value)
     if isinstance(value, int):
-        return value if abs(value) <= _EXACT else str(value)
+        return value if abs(value) <= _EXACT else shown(value, _CELL)
     return _number(value) if isinstance(value, float) else shown(value, _CELL)
 
 
@@ -191,9 +191,9 @@ def _pace(interval: int) -> str:
     return "every step" if interval == 1 else f"every {interval:,} steps"
 
 
-def _moment(at: float) -> float | None:
+def _moment(at: float) -> dict[str, float] | None:
     """A time of day, in seconds; None for one that is not, or is a simulation's."""
-    return round(at, 3) if math.isfinite(at) and at > _SIMULATED else None
+    return {"time": round(at, 3)} if math.isfinite(at) and at > _SIMULATED else None
 
 
 def _range(parameter: Parameter) -> str:

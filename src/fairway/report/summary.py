@@ -134,7 +134,7 @@ class _Teller:
             return [
                 f"No model is known to be within {self.the_limits}: {self._unmeasured(checkpoint)}.",
                 f"The best so far whatever {self.the_limits}: {what}.",
-                "What helps: let trials run to their end, or check at every step, with stopper=ACE(interval=1)."
+                "What helps: let trials run to their end, or check at every step, with stopper=Pilot(interval=1)."
                 if not checkpoint.provisional
                 else "What helps: let the folds that are missing run.",
             ]
@@ -334,9 +334,9 @@ def _beside(value: float, threshold: float) -> str:
 
 
 def _percent(share: float) -> str:
-    if 0.0 < share < 0.005 or 0.995 < share < 1.0 or share == float("inf"):  # noqa: PLR2004
+    if 0.0 < share < 0.005 or 0.995 < share < 1.0:  # noqa: PLR2004
         return "<1%" if share < 1.0 / 2.0 else ">99%"
-    return f"{share:.0%}"
+    return f"{share:.0%}" if share < 100.0 else ">9,999%"  # noqa: PLR2004
 
 
 def _sign(limit: Constraint) -> str:

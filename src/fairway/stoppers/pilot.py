@@ -140,6 +140,18 @@ class _PilotState(StopperState):
         course = self._course(number)
         if self._limited:
             self._learn(course, step, loss, violation)
+        return self._verdict(course, step, loss)
+
+    def judge_folds(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
+        course = self._course(number)
+        if self._limited and violation == 0.0:  # back, as far as these folds show, but no model to go by
+            self._back += course.broken > 0
+            course.broken = 0
+        elif self._limited:
+            self._learn(course, step, loss, violation)
+        return self._verdict(course, step, loss)
+
+    def _verdict(self, course: _Course, step: int, loss: float) -> str | None:
         behind = self._is_behind(course, step, loss) if step >= course.rung else None
         if course.broken and self._is_hopeless(course):
             came = f"{self._back} of {self._doublings / _DOUBLING:.0f} that trained as long again came back"

@@ -31,6 +31,10 @@ class StopperState(ABC):
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
         """Fold one report in; None to go on, or why the trial stops, to be read after what was measured."""
 
+    def judge_folds(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
+        """The same for the means of some folds, with others to come: they may break a limit, and never meet one yet."""
+        return self.judge(number, step, loss, violation or None)
+
     def due(self, number: int, step: int, train_ns: int) -> bool:
         """Whether a constraint may be paid for at this report, which took so long, the interval permitting."""
         del number, step, train_ns
@@ -47,7 +51,7 @@ class StopperState(ABC):
 
 @dataclass(frozen=True)
 class Stopper(ABC):
-    """When to stop a trial, and when its constraints are paid for: the base of `ACE`, `ASHA` and the others.
+    """When to stop a trial, and when its constraints are paid for: the base of `Pilot`, `ACE` and the others.
 
     `interval` is every how many steps: a number, "end" (once, when training ends) or "adaptive" (by their price);
     `skip` pays only while the objective is at least as good as the best feasible one.

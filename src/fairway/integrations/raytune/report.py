@@ -138,6 +138,9 @@ class _PaysState(StopperState):
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> None:
         self._other.judge(number, step, loss, violation)
 
+    def judge_folds(self, number: int, step: int, loss: float, violation: float | None) -> None:
+        self._other.judge_folds(number, step, loss, violation)
+
     def due(self, number: int, step: int, train_ns: int) -> bool:
         return self._other.due(number, step, train_ns)
 

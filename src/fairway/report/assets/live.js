@@ -115,8 +115,7 @@
       running = found.trial.status === "running";
       byId("facts").replaceChildren(...found.trial.facts.map(([label, value]) => make("tr", null,
         make("th", { scope: "row" }, label),
-        make("td", { class: "value" }, label === "began" || label === "ended" ? when(value)
-          : label === "worker" || typeof value === "string" ? String(value)
+        make("td", { class: "value" }, value.time ? when(value.time)
           : Number.isInteger(value) ? count(value) : String(value)))));
       showState(byId("state"), running ? "running" : "ended");
       byId("state").textContent = found.trial.status;
@@ -169,7 +168,7 @@
         const state = make("span", { class: "state" });
         if (one.state) showState(state, one.state); else state.hidden = true;
         return make("tr", null,
-          make("td", null, make("a", { href: `/study?name=${encodeURIComponent(one.key)}` }, one.name || "(no name)")),
+          make("td", null, make("a", { href: `/study?name=${encodeURIComponent(one.key)}` }, one.name.trim() || "(no name)")),
           make("td", null, one.problem || one.goal || "…"),
           make("td", { class: "count", "data-label": "trials" }, one.trials === undefined ? "" : count(one.trials)),
           make("td", { class: "count", "data-label": "best" }, one.best || ""),

@@ -10,6 +10,7 @@ from fairway.report.chart import Axis, Chart, Panel
 from fairway.report.charts.rows import MOST, empty, figures, thinned
 from fairway.report.marks import Limit, Line, Mark, Points, Role
 from fairway.report.view import View
+from fairway.stoppers.stopper import Stopper
 
 _NAMES: tuple[tuple[str, Role], ...] = (
     ("checks at every step", "valid"),
@@ -39,7 +40,8 @@ def intervals(view: View) -> Chart:
     same = total.min() == total.max()
     x = np.array(chosen, np.float64) if same else total
     stopper = view.identity.stopper
-    p = None if stopper is None or stopper.interval != "adaptive" else stopper.stop_probability
+    weighs = stopper is not None and stopper.interval == "adaptive" and type(stopper).adapted is Stopper.adapted
+    p = stopper.stop_probability if stopper is not None and weighs else None  # of Theorem 1, where that decides
     marks: list[Mark] = []
     if p is not None and 0 < p < 1:
         marks += _boundary(p, total, same=same)

@@ -7,7 +7,7 @@ import numpy as np
 from fairway.errors import UsageError
 from fairway.problem import Constraint
 from fairway.report.chart import Axis, Chart, Panel
-from fairway.report.charts.rows import MOST, Rows, empty, outside, span, trials, word
+from fairway.report.charts.rows import MOST, Rows, empty, held, outside, span, trials, word
 from fairway.report.marks import Limit
 from fairway.report.view import View
 
@@ -57,11 +57,11 @@ def _panel(rows: Rows, i: int, most: int, *, titled: bool) -> Panel:
 def _axis(constraint: Constraint, known: np.ndarray, *, log: bool) -> Axis:
     """With a span, so that the allowed side can be tinted."""
     everything = np.append(known, constraint.threshold)
+    low, high = float(everything.min()), float(everything.max())
     if log:
-        return Axis(word(constraint.metric), log=True, span=(everything.min() / 1.2, everything.max() * 1.2))
+        return Axis(word(constraint.metric), log=True, span=held(low / 1.2, high * 1.2, log=True))
     drawn = span(known, [constraint.threshold])
     if drawn is None:
-        low, high = float(everything.min()), float(everything.max())
         margin = 0.05 * (high - low) or constraint.unit / 10
-        drawn = low - margin, high + margin
+        drawn = held(low - margin, high + margin)
     return Axis(word(constraint.metric), span=drawn)

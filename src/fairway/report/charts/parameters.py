@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway.report.chart import Axis, Chart, Panel
-from fairway.report.charts.rows import MOST, NAMES, Rows, empty, figures, outside, span, thinned, word
+from fairway.report.charts.rows import MOST, NAMES, Rows, empty, figures, held, outside, span, thinned, word
 from fairway.report.marks import Line, Mark, Words
 from fairway.report.view import STRATA, View
 from fairway.seeds import stream
@@ -52,8 +52,8 @@ def _axis(name: str, parameter: Parameter) -> Axis:
     assert isinstance(parameter, Float | Int)
     if not parameter.log:
         return Axis(name, whole=isinstance(parameter, Int))
-    margin = (parameter.high / parameter.low) ** 0.03
-    return Axis(name, log=True, span=(parameter.low / margin, parameter.high * margin))
+    margin = parameter.high**0.03 / parameter.low**0.03
+    return Axis(name, log=True, span=held(parameter.low / margin, parameter.high * margin, log=True))
 
 
 def _values(view: View, name: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -139,7 +139,8 @@ def _columns(rows: Rows, chosen: NDArray[np.int64]) -> tuple[NDArray[np.float64]
         ends = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
         drawn = span(known, keep) or ends
         low, high = max(ends[0], drawn[0]), min(ends[1], drawn[1])
-        scaled = np.clip((values[chosen] - low) / ((high - low) or 1.0), 0.0, 1.0)
+        half = values[chosen] / 2 - low / 2  # the whole may be more than a float holds
+        scaled = np.clip(half / ((high / 2 - low / 2) or 1.0), 0.0, 1.0)
         columns.append(np.where(np.isfinite(values[chosen]), scaled, np.nan))
         axes.append((name, figures(low), figures(high)))
     return np.column_stack(columns), axes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -169,7 +170,17 @@ def span(values: NDArray[np.float64], keep: Collection[float] = ()) -> tuple[flo
     inside = [value for value in keep if np.isfinite(value)]
     low, high = min(low, *inside, high), max(high, *inside, low)
     margin = 0.04 * (high - low)
-    return (low - margin, high + margin)
+    return held(low - margin, high + margin)
+
+
+def held(low: float, high: float, *, log: bool = False) -> tuple[float, float]:
+    """The ends of an axis, where a float can still hold them.
+
+    >>> held(-1e300 * 1e300, 1.0)
+    (-1.7976931348623157e+308, 1.0)
+    """
+    most = sys.float_info
+    return max(low, most.min if log else -most.max), min(high, most.max)
 
 
 def outside(*sides: tuple[NDArray[np.float64], Axis]) -> str:

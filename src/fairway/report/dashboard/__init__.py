@@ -6,6 +6,7 @@ import secrets
 import socket
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 from fairway.errors import MissingDependency, UsageError
 
@@ -64,7 +65,7 @@ def serve(
             h11_max_incomplete_event_size=1 << 20,  # names of studies may be long
         )
         if ready is not None:
-            ready(address(host, port) + ("/" if token is None else f"/?token={token}"))
+            ready(address(host, port) + ("/" if token is None else f"/?token={quote(token, safe='')}"))
         try:
             Server(config).run(sockets=[listener])
         except KeyboardInterrupt:
@@ -77,7 +78,7 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):
         raise UsageError(f"--host {host!r}: there is no such address on this machine") from None
     except PermissionError:
         raise UsageError(f"port {port} is not for everybody: take one above 1023, such as --port {_PORT}") from None
@@ -98,8 +99,8 @@ def _guarded(url: str, token: str | None, host: str, port: int) -> tuple[Any, An
     from fairway.report.dashboard.watch import Desk  # noqa: PLC0415
     from fairway.report.page import plotly  # noqa: PLC0415
 
-    if token is not None and not token:
-        raise UsageError("--token '': a token of some letters is expected")
+    if token is not None and not (token and token.isprintable()):
+        raise UsageError(f"--token {token!r}: a token of some letters is expected")
     plotly()  # or say now that it is missing
     desk = Desk(url)
     return Guard(routes(desk), host=host, port=port, token=token), desk

@@ -14,7 +14,6 @@ import ipaddress
 import socket
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -133,7 +132,7 @@ class Guard:
     def _unknown(self, scope: Scope, headers: dict[str, str], token: str) -> tuple[Any, ...] | None:
         """An answer for whoever has not shown the token yet."""
         pass_ = hmac.new(token.encode(), b"fairway dashboard", hashlib.sha256).hexdigest()
-        if _same(_cookie(headers.get("cookie", ""), self._cookie), pass_):
+        if any(_same(value, pass_) for value in _cookies(headers.get("cookie", ""), self._cookie)):
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = next((value for name, value in query if name == "token"), "")
@@ -143,7 +142,7 @@ class Guard:
         rest = urlencode([(name, value) for name, value in query if name != "token"], quote_via=quote)
         cookie = f"{self._cookie}={pass_}; HttpOnly; SameSite=Strict; Path=/"
         # A page that goes on by itself, and no redirect: browsers send strict cookies only where the site itself leads.
-        return 200, scope["path"] + (f"?{rest}" if rest else ""), None, "", {"set-cookie": cookie}
+        return 200, quote(scope["path"]) + (f"?{rest}" if rest else ""), None, "", {"set-cookie": cookie}
 
 
 async def _answer(
@@ -164,7 +163,7 @@ def message(heading: str, text: str, advice: str = "") -> bytes:
 
 
 def _onward(path: str) -> bytes:
-    safe = html.escape("/" + path.lstrip("/\\"))
+    safe = html.escape("/" + path.lstrip("/"))  # or it would lead to another server
     head = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={safe}">'
     return f'{head}<title>fairway</title><p><a href="{safe}">Go on</a></p>'.encode()
 
@@ -178,7 +177,7 @@ def _split(host: str) -> tuple[str, int]:
     name, colon, port = (host, "", "") if host.endswith("]") else host.rpartition(":")
     if not colon:
         name, port = host, "80"
-    number = int(port) if port.isascii() and port.isdigit() else -1
+    number = int(port) if port.isascii() and port.isdigit() and len(port) < 6 else -1  # noqa: PLR2004
     return name.removeprefix("[").removesuffix("]"), number
 
 
@@ -190,12 +189,14 @@ def _is_number(name: str) -> bool:
     return True
 
 
-def _cookie(header: str, name: str) -> str:
-    try:
-        found = SimpleCookie(header).get(name)
-    except CookieError:
-        return ""
-    return "" if found is None else found.value
+def _cookies(header: str, name: str) -> list[str]:
+    """The values of a cookie; servers at other ports set theirs beside it, and no rule of theirs may spoil ours.
+
+    >>> _cookies('other={"a": 1}; fairway-1=x', "fairway-1")
+    ['x']
+    """
+    pairs = (part.strip().partition("=") for part in header.split(";"))
+    return [value for key, _, value in pairs if key == name]
 
 
 def _same(given: str, expected: str) -> bool:

@@ -65,7 +65,7 @@ def routes(desk: Desk) -> Starlette:
     async def trial(request: Request) -> Response:
         watch = await _watch(desk, request)
         number = _number(request, watch)
-        found = await asyncio.to_thread(content.trial, watch.still(), number)
+        found = await asyncio.to_thread(lambda: content.trial(watch.still(), number))
         name = shown(watch.name, 80)
         back = f"/study?name={_quoted(watch.name)}"
         crumb = f'<span class="crumb">/ <a href="{html.escape(back)}"><bdi>{html.escape(name)}</bdi></a></span>'
@@ -150,17 +150,26 @@ def _sorry(request: Request, error: Exception) -> Response:
     text = shown(error, 600)
     if isinstance(error, HTTPException):
         text = "There is no such page." if status == 404 else str(error.detail)  # noqa: PLR2004
-    if request.url.path.endswith(".json") or request.url.path == "/events":
-        return Response(json.dumps({"error": text}), status, media_type="application/json")
+    if _is_data(request):
+        return _json(_dumped({"error": text}), status)
     heading = "Not found" if status == 404 else "Not now"  # noqa: PLR2004
     return HTMLResponse(message(heading, text, _advice(text)), status)
 
 
 def _fault(request: Request, error: Exception) -> Response:
     """A fault of ours; the guard tells the terminal."""
-    del request
-    text = "The live page stumbled over this; what the study told is not touched by it."
-    return HTMLResponse(message("Something went wrong", text, f"{type(error).__name__}: {shown(error)}"), 500)
+    text, what = (
+        "The live page stumbled over this; what the study told is not touched by it.",
+        f"{type(error).__name__}: {shown(error)}",
+    )
+    if _is_data(request):
+        return _json(_dumped({"error": f"{text} {what}"}), 500)
+    return HTMLResponse(message("Something went wrong", text, what), 500)
+
+
+def _is_data(request: Request) -> bool:
+    """Whether a script asks, and no reader."""
+    return request.url.path.endswith(".json") or request.url.path == "/events"
 
 
 def _advice(text: str) -> str:
@@ -196,8 +205,8 @@ def _page(kind: str, title: str, main: str, data: Any, **more: str) -> Response:
     )
 
 
-def _json(text: str) -> Response:
-    return Response(text, media_type="application/json")
+def _json(text: str, status: int = 200) -> Response:
+    return Response(text, status, media_type="application/json")
 
 
 def _dumped(data: Any) -> str:

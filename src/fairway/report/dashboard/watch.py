@@ -75,9 +75,9 @@ class Drawing:
         """As JSON."""
         with self._lock:
             if self._version != watch.version and time.monotonic() >= self._due:
-                began, self._version = time.monotonic(), watch.version
+                began, version = time.monotonic(), watch.version
                 charts = content.charts(self._draw(watch.still()))
-                self._charts = json.dumps(charts, allow_nan=False, separators=(",", ":"))
+                self._charts, self._version = json.dumps(charts, allow_nan=False, separators=(",", ":")), version
                 now = time.monotonic()
                 self._due = now + max(self._least, 3 * (now - began))
             wait = max(self._due - time.monotonic(), 0.5)
@@ -201,32 +201,37 @@ class Desk:
     """The database, the studies of it that are in memory, and those who watch."""
 
     def __init__(self, url: str) -> None:
+        database = Database(url, reading=True)  # or it says what is wrong with the URL
         self.url = url
-        self.shown = sa.make_url(url).render_as_string(hide_password=True)
+        public = sa.make_url(url).difference_update_query(["password", "sslpassword"])  # where libpq takes one too
+        self.shown = public.render_as_string(hide_password=True)
         self._watches: OrderedDict[str, Watch] = OrderedDict()
         self._opening: dict[str, threading.Lock] = {}
         self._lock = threading.RLock()
-        self._facts: dict[str, tuple[int, dict[str, Any]]] = {}
+        self._facts: dict[str, tuple[tuple[str, int], dict[str, Any]]] = {}
         self._streams = 0
         self._listing: asyncio.Task[None] | None = None
         self._list_streams, self._looks, self._list, self._list_problem = 0, 0, "[]", ""
         self._list_signal: Signal | None = None
         self.closing = False
         self._file = _file(url)
-        self._opened: tuple[Any, Database] | None = None
-        self.database()
+        self._opened = self._mark(), database
+
+    def _mark(self) -> tuple[int, int] | None:
+        """What tells a file from another in its place."""
+        if self._file is None:
+            return None
+        try:
+            found = self._file.stat()
+        except OSError:
+            raise UsageError(f"{self.shown}: there is no such file") from None
+        return found.st_dev, found.st_ino
 
     def database(self) -> Database:
         """The database that is there now: a file may have been taken away, or put in its place."""
         with self._lock:
-            mark = None
-            if self._file is not None:
-                try:
-                    found = self._file.stat()
-                except OSError:
-                    raise UsageError(f"{self.shown}: there is no such file") from None
-                mark = found.st_dev, found.st_ino
-            if self._opened is None or self._opened[0] != mark:
+            mark = self._mark()
+            if self._opened[0] != mark:
                 self._opened = mark, Database(self.url, reading=True)
                 self._watches.clear()
                 self._facts.clear()
@@ -303,8 +308,9 @@ class Desk:
     async def news(self, watch: Watch, last: str) -> AsyncIterator[str]:
         """What happens to a study, as server-sent events, from what a browser knew last."""
         epoch, _, known = last.rpartition(".")
-        position = int(known) if known.isdigit() else watch.position
-        if last and epoch != watch.epoch:
+        whole = known.isascii() and known.isdigit() and len(known) < 16  # noqa: PLR2004
+        position = int(known) if whole else watch.position
+        if last and (epoch != watch.epoch or not whole):
             yield _event("reset", "null")
             return
         with self._counted(), self._streaming(watch):
@@ -336,14 +342,17 @@ class Desk:
         until = time.monotonic() + seconds
         listed = []
         for stored in self.database().studies():
-            events, facts = self._facts.get(stored.name, (-1, {}))
-            stale = events != stored.events or facts.get("state") == "running"
+            mark = _epoch(stored), stored.events
+            known, facts = self._facts.get(stored.name, (None, {}))
+            stale = known != mark or facts.get("state") == "running" or "problem" in facts
             if stale and time.monotonic() < until:
                 try:
                     facts = self.watch(stored.name).facts()
-                except FairwayError as error:
-                    facts = {"problem": shown(error)}
-                self._facts[stored.name] = stored.events, facts
+                except Exception as error:  # noqa: BLE001 - one study must not hide the others
+                    facts = {"problem": shown(_sentence(error))}
+                self._facts[stored.name] = mark, facts
+            elif known is not None and known[0] != mark[0]:
+                facts = {}  # of one that was there before
             line = {"key": stored.name, "name": shown(stored.name, 200), **facts}
             line["updated"] = line.get("updated") or stored.created
             listed.append(line)
