@@ -10,7 +10,7 @@ is
     N f (hear + write) + N t look + N (N - 1) f pass
 
 seconds a second. It saturates at 1. A worker's own load is (N - 1) f times what it takes to fold an event in. What it
-costs that workers know of each other late is simulated by `python -m bench.papers.staleness`.
+costs that workers know of each other late is simulated by `python -m bench run staleness`.
 """
 
 from __future__ import annotations

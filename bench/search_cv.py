@@ -220,7 +220,7 @@ def halving(task: Folded, seed: int) -> None:
 
 
 METHODS: dict[str, tuple[str, Callable[[Folded, int], None]]] = {
-    "fairway": ("ConstrainedSearchCV, defaults (c-TPE, ACE)", constrained),
+    "fairway": ("ConstrainedSearchCV, defaults (GP, ACE)", constrained),
     "fairway-random": ("ConstrainedSearchCV, `sampler=fw.Random()`", constrained_random),
     "randomized": ("RandomizedSearchCV", randomized),
     "halving": ("HalvingRandomSearchCV", halving),

@@ -1,30 +1,26 @@
 """ACE and its rivals on recorded credit curves, in virtual time: random search under eod <= 0.25.
 
-    python -m bench.papers.ace_curves --data credit.npz [--seeds 20] [--processes 2] [--out bench/results]
+    python -m bench run ace_curves [--data credit.npz] [--seeds 20] [--processes 2] [--out bench/results]
 
 Regret is in AUC x 1000 against the best feasible checkpoint of the whole table. Every method sees the same
-configurations in the same order for the same seed. Finished runs are kept in bench/out, so a run that was cut off goes
-on where it was.
+configurations in the same order for the same seed.
 """
 
 from __future__ import annotations
 
-import argparse
-import hashlib
-import json
-import os
 import platform
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import cache
-from multiprocessing import Pool
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import fairway as fw
+from bench import runs
+from bench.__main__ import main
+from bench.papers.ace_tables import CURVES
+from bench.reproduction import Given, Reproduction, Result
 from fairway.events import Reported
 
 LIMIT = 0.25
@@ -100,43 +96,18 @@ def run(job: Job) -> dict[str, Any]:
     }
 
 
-def run_all(path: str, seeds: int, processes: int, kept: Path) -> list[dict[str, Any]]:
-    """Every run, those kept from earlier included."""
+def make(given: Given) -> Result:
+    """Every run, and the tables."""
+    path, seeds = str(given.path), given.seeds
     settings = [(method, budget, price) for price in PRICES for budget in BUDGETS for method in METHODS]
-    jobs: list[Job] = [(path, *setting, seed) for setting in settings for seed in range(seeds)]
+    wanted = [(*setting, seed) for setting in settings for seed in range(seeds)]
     more = range(seeds, GROUPS * seeds)
-    jobs += [(path, method, budget, PAPER_PRICE, seed) for budget, method in PROTOTYPE for seed in more]
-    done = {_key(row): row for row in _read(kept)}
-    todo = [job for job in jobs if job[1:] not in done]
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with kept.open("a") as file, Pool(processes) as pool:
-        for i, row in enumerate(pool.imap_unordered(run, todo, chunksize=4), start=1):
-            done[_key(row)] = row
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-            if sys.stderr.isatty() or i % 100 == 0 or i == len(todo):
-                sys.stderr.write(f"\r{i + len(jobs) - len(todo):,} of {len(jobs):,} runs")
-                sys.stderr.flush()
-    sys.stderr.write("\n")
-    return [done[job[1:]] for job in jobs]
-
-
-def _digest(data: str) -> str:
-    """A name for the runs of this code on this data: what an older state of either measured is not taken up."""
-    digest = hashlib.sha256(Path(data).read_bytes())
-    for file in sorted(Path(fw.__file__).parent.rglob("*.py")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return row["method"], row["budget"], row["price"], row["seed"]
-
-
-def _read(kept: Path) -> Iterator[dict[str, Any]]:
-    if kept.is_file():
-        for line in kept.read_text().splitlines():
-            yield json.loads(line)
+    wanted += [(method, budget, PAPER_PRICE, seed) for budget, method in PROTOTYPE for seed in more]
+    jobs: dict[tuple[str, float, float, int], Job] = {key: (path, *key) for key in wanted}
+    kept = f"ace_curves-{runs.digest(given.path, *runs.simulation_sources())}"
+    done = runs.run_all(run, jobs, kept=kept, processes=given.processes, label=given.name)
+    rows = [done[key] for key in wanted]
+    return Result(report(rows, seeds, load(path)[1]), rows)
 
 
 def report(rows: list[dict[str, Any]], seeds: int, best: float) -> str:
@@ -151,7 +122,7 @@ def report(rows: list[dict[str, Any]], seeds: int, best: float) -> str:
             f"Random search, eod <= {LIMIT}, {WORKERS} virtual workers, {seeds} seeds (0 to {seeds - 1}), the same "
             "configurations in the same order for every method. Regret in AUC x 1000 against the table's best feasible "
             f"{best:.5f}, mean ± standard error. Price: one check in mean steps. T: share that checks once, at "
-            f"the end. Made by `python -m bench.papers.ace_curves`, fairway {fw.__version__}, numpy {np.__version__}, "
+            f"the end. Made by `python -m bench run ace_curves`, fairway {fw.__version__}, numpy {np.__version__}, "
             f"Python {platform.python_version()}."
         ),
     ]
@@ -186,8 +157,7 @@ def report(rows: list[dict[str, Any]], seeds: int, best: float) -> str:
 def _regret(group: list[dict[str, Any]]) -> str:
     regret = np.array([row["regret"] for row in group], float)
     nothing = int(np.isnan(regret).sum())
-    error = np.nanstd(regret, ddof=1) / np.sqrt(len(regret) - nothing)
-    return f"{np.nanmean(regret):.2f} ± {error:.2f}" + (f" ({nothing} found nothing)" if nothing else "")
+    return runs.mean(regret[~np.isnan(regret)], 2) + (f" ({nothing} found nothing)" if nothing else "")
 
 
 def _row(method: str, group: list[dict[str, Any]]) -> str:
@@ -208,25 +178,9 @@ def _row(method: str, group: list[dict[str, Any]]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default=os.environ.get("FAIRWAY_CREDIT_CURVES", ""), help="path of credit.npz")
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--out", type=Path, default=Path("bench/results"))
-    options = parser.parse_args()
-    if not options.data:
-        parser.exit(
-            2, "ace_curves: it needs the recorded curves; pass --data credit.npz or set FAIRWAY_CREDIT_CURVES\n"
-        )
-    _, best = load(options.data)
-    kept = Path("bench/out") / f"ace_curves-{_digest(options.data)}.jsonl"
-    rows = run_all(options.data, options.seeds, options.processes, kept)
-    text = report(rows, options.seeds, best)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "ace_curves.md").write_text(text)
-    print(text)
-
+REPRODUCTIONS = (
+    Reproduction("ace_curves", "ACE and its rivals: regret at three prices and two budgets", (CURVES,), make, 17, 20),
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main("run", "ace_curves", *sys.argv[1:]))

@@ -1,6 +1,6 @@
 """The CIKM 2021 contest on its two public functions: the preliminary round, and the final round, simulated.
 
-    python -m bench.papers.cikm2021 --anchors FOLDER [--repeats 20] [--processes 2] [--methods GP TPE]
+    python -m bench run cikm2021 --data FOLDER [--seeds 20] [--processes 2] [--methods GP TPE]
 
 FOLDER holds `cikm.py`, the functions and the contest's score (0: the median of random search after 100 evaluations, 1:
 the optimum). Preliminary: 20 rounds of 5 suggestions. Final: the organisers' partial rewards are not public; they are
@@ -11,20 +11,19 @@ above or below it with equal chance. 700 readings in all, the price of 50 full e
 from __future__ import annotations
 
 import argparse
-import hashlib
-import importlib
-import json
 import os
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.progress import track
 
 import fairway as fw
+from bench import runs
+from bench.__main__ import main
+from bench.papers.ctpe_tabular import anchor
+from bench.reproduction import Given, Need, Reproduction, Result
 
 METHODS: dict[str, fw.Sampler] = {
     "random": fw.Random(),
@@ -51,16 +50,10 @@ def _study(function: Any, sampler: fw.Sampler, stopper: fw.Stopper, seed: int) -
     return fw.Study(space, fw.Maximize("reward"), sampler=sampler, stopper=stopper, seed=seed)
 
 
-def _cikm(folder: str) -> Any:
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    return importlib.import_module("cikm")
-
-
 def run(job: Job) -> float:
     """The best full reward of one repeat."""
     folder, name, method, seed = job
-    function = _cikm(folder).load(name)
+    function = anchor("cikm", folder).load(name)
     if method in FINALS:
         return _final(function, *FINALS[method], seed)
     study = _study(function, METHODS[method], fw.Never(), seed)
@@ -95,51 +88,33 @@ def _final(function: Any, sampler: fw.Sampler, stopper: fw.Stopper, seed: int) -
     return float(best)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--anchors", default=os.environ.get("FAIRWAY_ANCHORS", ""), help="folder of the contest")
-    parser.add_argument("--methods", nargs="+", default=[*METHODS, *FINALS], choices=[*METHODS, *FINALS])
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--out", type=Path, default=Path("bench/results/cikm2021.md"))
-    given = parser.parse_args()
-    if not given.anchors:
-        parser.exit(2, "cikm2021: it needs the functions; pass --anchors FOLDER or set FAIRWAY_ANCHORS\n")
+def make(given: Given) -> Result:
+    """Every repeat of both rounds."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    results = _run_all(given.anchors, given.methods, given.repeats, given.processes)
-    text = _report(given.anchors, given.methods, given.repeats, results)
-    given.out.write_text(text)
-    print(text)
+    folder, methods = str(given.path), given.options.methods
+    jobs: dict[tuple[str, str, int], Job] = {
+        (name, method, seed): (folder, name, method, seed)
+        for method in methods
+        for name in WINNERS
+        for seed in range(given.seeds)
+    }
+    sources = (runs.SOURCES / part for part in ("samplers", "models", "stoppers"))
+    kept = f"cikm2021-{runs.digest(Path(__file__), *sources)}"
+    done = runs.run_all(run, jobs, kept=kept, processes=given.processes, label=given.name)
+    singles = [
+        {"function": name, "method": method, "seed": seed, "best": value}
+        for (name, method, seed), value in done.items()
+    ]
+    return Result(_report(folder, methods, given.seeds, done), singles)
 
 
-def _run_all(folder: str, methods: list[str], repeats: int, processes: int) -> dict[Job, float]:
-    """Every repeat, those that this code made before included."""
-    digest = hashlib.sha256(Path(__file__).read_bytes())
-    for part in ("samplers", "models", "stoppers"):
-        for source in sorted((Path(fw.__file__).parent / part).glob("*.py")):
-            digest.update(source.read_bytes())
-    kept = Path("bench/out") / f"cikm2021-{digest.hexdigest()[:12]}.jsonl"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    done = {}
-    if kept.exists():
-        done = {tuple(row[0]): row[1] for row in map(json.loads, kept.read_text().splitlines())}
-    jobs = [(folder, name, method, seed) for method in methods for name in WINNERS for seed in range(repeats)]
-    todo = [job for job in jobs if job[1:] not in done]
-    with kept.open("a") as file, ProcessPoolExecutor(processes) as pool:
-        for job, value in zip(todo, track(pool.map(run, todo), "repeats", total=len(todo)), strict=True):
-            done[job[1:]] = value
-            file.write(json.dumps([job[1:], value]) + "\n")
-            file.flush()
-    return {job: done[job[1:]] for job in jobs}
-
-
-def _report(folder: str, methods: list[str], repeats: int, results: dict[Job, float]) -> str:
-    cikm = _cikm(folder)
+def _report(folder: str, methods: list[str], repeats: int, results: dict[tuple[str, str, int], float]) -> str:
+    cikm = anchor("cikm", folder)
     lines = [
         "# The CIKM 2021 contest, two public functions",
         "",
         f"{repeats} repeats; the contest's score (best and worst dropped), and single repeats ± error.",
-        "Made by `python -m bench.papers.cikm2021`. The winners' own code, 20 seeds: 0.810, 0.922, average 0.866.",
+        "Made by `python -m bench run cikm2021`. The winners' own code, 20 seeds: 0.810, 0.922, average 0.866.",
         "",
         "| round | method | data-2 | data-30 | average | single repeats: data-2 | data-30 |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -148,15 +123,38 @@ def _report(folder: str, methods: list[str], repeats: int, results: dict[Job, fl
         scores, singles = [], []
         for name in WINNERS:
             function = cikm.load(name)
-            best = np.array([results[folder, name, method, seed] for seed in range(repeats)])
+            best = np.array([results[name, method, seed] for seed in range(repeats)])
             scores.append(cikm.score(function, best))
             single = np.clip((best - function.rand) / (function.best - function.rand), 0, 1)
-            singles.append(f"{single.mean():.3f} ± {single.std(ddof=1) / np.sqrt(repeats):.3f}")
+            singles.append(runs.mean(single, 3))
         stage = "final (simulated)" if method in FINALS else "preliminary"
         numbers = " | ".join(f"{score:.3f}" for score in (*scores, float(np.mean(scores))))
         lines.append(f"| {stage} | {method} | {numbers} | {' | '.join(singles)} |")
     return "\n".join(lines) + "\n"
 
 
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--methods", nargs="+", default=[*METHODS, *FINALS], choices=[*METHODS, *FINALS])
+    parser.add_argument("--repeats", dest="seeds", type=int, default=argparse.SUPPRESS, help="the same as --seeds")
+
+
+CONTEST = Need(
+    "the contest's two public functions and its score (cikm.py)",
+    "FAIRWAY_ANCHORS",
+    flags=("--data", "--anchors"),
+    holds=("cikm.py",),
+)
+REPRODUCTIONS = (
+    Reproduction(
+        "cikm2021",
+        "The CIKM 2021 contest: its preliminary round, and its final one simulated",
+        (CONTEST,),
+        make,
+        3,
+        20,
+        options=_options,
+    ),
+)
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main("run", "cikm2021", *sys.argv[1:]))

@@ -1,28 +1,28 @@
 """c-TPE and its rivals on 63 constrained tabular settings, ranked among existing optimizers' curves on the same seeds.
 
-    python -m bench.papers.ctpe_tabular --anchors FOLDER [--methods CTPE GP] [--seeds 8] [--evals 200] [--processes 2]
+    python -m bench run ctpe_tabular --data FOLDER [--methods CTPE GP] [--seeds 8] [--evals 200] [--processes 2]
 
 FOLDER holds `tasks.py`, `rank.py` and `results/`: seven tasks (four of HPOLib, three of NAS-Bench-201), limits on
 runtime, size or both, at three levels each, and the anchors' best-so-far curves. Settings of one space share seeds, so
-errors are over seeds. Finished runs are kept in bench/out and taken up again.
+errors are over seeds.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import importlib
 import os
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.progress import track
 
 import fairway as fw
+from bench import runs
+from bench.__main__ import main
+from bench.reproduction import Given, Need, Reproduction, Result
 
 METHODS: dict[str, tuple[fw.Sampler, int, int]] = {  # with seeds and evaluations
     "TPE": (fw.TPE(), 8, 200),
@@ -69,37 +69,31 @@ class _Optimizer:
         self._study.tell(self._trial, {"loss": loss, **violation})
 
 
-def run(job: tuple[str, str, Setting, int, int]) -> Curves:
+def run(job: tuple[str, str, Setting, int, int]) -> list[float]:
     """The best feasible loss after each evaluation of one run."""
     folder, method, setting, seed, evaluations = job
-    tasks = _anchor("tasks", folder)
+    tasks = anchor("tasks", folder)
     task = tasks.make(*setting)
     curve, _ = tasks.run(task, _Optimizer(task, seed, METHODS[method][0]), seed, evaluations)
-    return np.asarray(curve, np.float32)
+    return [float(loss) for loss in np.asarray(curve, np.float32)]
 
 
-def _anchor(name: str, folder: str) -> Any:
+def anchor(name: str, folder: str) -> Any:
+    """A module of the folder."""
     if folder not in sys.path:
         sys.path.insert(0, folder)
     return importlib.import_module(name)
 
 
 def _curves(folder: str, method: str, settings: list[Setting], seeds: int, evals: int, processes: int) -> Curves:
-    """Every run of a method (settings, seeds, evaluations), from bench/out if this code made them before."""
+    """Every run of a method (settings, seeds, evaluations)."""
     sampler = METHODS[method][0]
-    digest = hashlib.sha256(repr(sampler).encode())
-    for module in (type(sampler).__module__, "fairway.samplers.sampler", *MODELS[type(sampler).__module__]):
-        digest.update(Path(str(importlib.import_module(module).__file__)).read_bytes())
-    kept = Path("bench/out") / f"ctpe_tabular-{method.replace(' ', '-')}-{seeds}-{evals}-{digest.hexdigest()[:12]}.npy"
-    if kept.exists():
-        return np.asarray(np.load(kept))
-    jobs = [(folder, method, setting, seed, evals) for setting in settings for seed in range(seeds)]
-    with ProcessPoolExecutor(processes) as pool:
-        runs = list(track(pool.map(run, jobs, chunksize=2), method, total=len(jobs)))
-    curves = np.reshape(runs, (len(settings), seeds, evals))
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    np.save(kept, curves)
-    return curves
+    modules = (type(sampler).__module__, "fairway.samplers.sampler", *MODELS[type(sampler).__module__])
+    sources = (Path(str(importlib.import_module(module).__file__)) for module in modules)
+    kept = f"ctpe_tabular-{method.replace(' ', '-')}-{evals}-{runs.digest(sampler, *sources)}"
+    jobs = {(*setting, seed): (folder, method, setting, seed, evals) for setting in settings for seed in range(seeds)}
+    done = runs.run_all(run, jobs, kept=kept, processes=processes, label=method)
+    return np.reshape(np.array(list(done.values()), np.float32), (len(settings), seeds, evals))
 
 
 def report(folder: str, methods: list[str], processes: int, seeds: int, evals: int) -> str:
@@ -108,12 +102,12 @@ def report(folder: str, methods: list[str], processes: int, seeds: int, evals: i
     columns = (anchors["tasks"], anchors["modes"], anchors["percentiles"])
     settings = [(str(task), str(mode), int(level)) for task, mode, level in zip(*columns, strict=True)]
     names = [str(name) for name in anchors["methods"]]
-    rank = _anchor("rank", folder)
+    rank = anchor("rank", folder)
     lines = [
         "# c-TPE on 63 constrained tabular settings",
         "",
         "Per-seed average rank among the five anchors and the method itself (1 is best), ± its error over seeds, and",
-        "the ranks that the anchors have in that company; made by `python -m bench.papers.ctpe_tabular`.",
+        "the ranks that the anchors have in that company; made by `python -m bench run ctpe_tabular`.",
         "",
         "| method | @50 | @100 | @200 | Optuna TPE | OptunaHub c-TPE | the paper's code | infeasible | median regret |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -207,22 +201,35 @@ def _ranks(values: Curves) -> Curves:
     return np.asarray(rankdata(np.where(np.isinf(values), 1e30, values), axis=0))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--anchors", default=os.environ.get("FAIRWAY_ANCHORS", ""), help="folder of the settings")
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
-    parser.add_argument("--seeds", type=int, default=8)
-    parser.add_argument("--evals", type=int, default=200)
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--out", type=Path, default=Path("bench/results/ctpe_tabular.md"))
-    given = parser.parse_args()
-    if not given.anchors:
-        parser.exit(2, "ctpe_tabular: it needs the settings; pass --anchors FOLDER or set FAIRWAY_ANCHORS\n")
+def make(given: Given) -> Result:
+    """All methods among the anchors."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    text = report(given.anchors, given.methods, given.processes, given.seeds, given.evals)
-    given.out.write_text(text)
-    print(text)
+    options = given.options
+    return Result(report(str(given.path), options.methods, given.processes, given.seeds, options.evals))
 
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--evals", type=int, default=200)
+
+
+ANCHORS = Need(
+    "the settings and existing optimizers' curves (tasks.py, rank.py, results/)",
+    "FAIRWAY_ANCHORS",
+    flags=("--data", "--anchors"),
+    holds=("tasks.py", "rank.py", "results/anchors_curves.npz"),
+)
+REPRODUCTIONS = (
+    Reproduction(
+        "ctpe_tabular",
+        "c-TPE: average ranks on 63 constrained tabular settings",
+        (ANCHORS,),
+        make,
+        40,
+        8,
+        options=_options,
+    ),
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main("run", "ctpe_tabular", *sys.argv[1:]))

@@ -1,6 +1,8 @@
 """Our stoppers inside Optuna and Ray Tune, beside their own, on recorded credit curves at equal virtual seconds.
 
-python -m bench.papers.plugged_in --data credit.npz [--seeds 10] [--tune-seeds 4] [--out bench/results]
+    python -m bench run plugged_in [--data credit.npz] [--seeds 10] [--tune-seeds 4]
+
+One process whatever is asked for: where ours decides, seconds are real.
 """
 
 from __future__ import annotations
@@ -9,18 +11,21 @@ import argparse
 import logging
 import math
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.progress import track
 
 import fairway as fw
+from bench import runs
+from bench.__main__ import main
 from bench.papers.ace_curves import LIMIT, PAPER_PRICE, load
+from bench.papers.ace_tables import CURVES
+from bench.reproduction import Given, Reproduction, Result
 
 BUDGET = 40.0
 PACE = 0.1
@@ -175,38 +180,57 @@ OPTUNA = ("no pruner", "MedianPruner", "SuccessiveHalvingPruner", "fairway's ACE
 TUNE = ("no scheduler", "ASHAScheduler", "MedianStoppingRule", "fairway's ACE", "fairway's ACE, hard")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default=os.environ.get("FAIRWAY_CREDIT_CURVES"), help="credit.npz")
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--tune-seeds", type=int, default=4)
-    parser.add_argument("--out", type=Path, default=Path("bench/results"))
-    given = parser.parse_args()
-    if not given.data:
-        parser.error("say where the recorded curves are: --data credit.npz, or FAIRWAY_CREDIT_CURVES")
-    data = str(Path(given.data).resolve())
-    _, best = load(data)
-    lines = ["# Our stoppers inside Optuna and Ray Tune", "", HOW, ""]
-    lines += [f"{BUDGET:g} virtual seconds. Regret is in AUC x 1000 under eod <= {LIMIT}, ± its error over seeds.", ""]
-    lines += ["| tool | what stops trials | regret | without a feasible model |", "| --- | --- | --- | --- |"]
-    for tool, arms, one, seeds in (
-        ("Optuna", OPTUNA, in_optuna, given.seeds),
-        ("Ray Tune", TUNE, in_tune, given.tune_seeds),
-    ):
-        if tool == "Ray Tune":
-            import ray  # noqa: PLC0415 - optional
+def _one(job: tuple[str, str, str, int]) -> float | None:
+    """The best feasible objective; None: there was none."""
+    tool, path, arm, seed = job
+    if tool == "Ray Tune":
+        import ray  # noqa: PLC0415 - optional
 
+        if not ray.is_initialized():
             logging.getLogger("ray.tune").setLevel(logging.ERROR)
             ray.init("local", num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-        for arm in arms:
-            found = np.array([one(data, arm, seed) for seed in track(range(seeds), f"{tool}, {arm}")])
-            there = 1000 * (best - found[np.isfinite(found)])
-            error = there.std(ddof=1) / math.sqrt(len(there))
-            lines.append(f"| {tool} | {arm} | {there.mean():.2f} ± {error:.2f} | {np.isinf(found).sum()} of {seeds} |")
-            print(lines[-1], flush=True)
-    given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / "plugged_in.md").write_text("\n".join(lines) + "\n")
+    best = (in_tune if tool == "Ray Tune" else in_optuna)(path, arm, seed)
+    return best if math.isfinite(best) else None
 
+
+def make(given: Given) -> Result:
+    """Every arm of both tools."""
+    path = str(given.path)
+    _, best = load(path)
+    arms = [("Optuna", arm, given.seeds) for arm in OPTUNA]
+    arms += [("Ray Tune", arm, given.options.tune_seeds) for arm in TUNE]
+    jobs = {(tool, arm, seed): (tool, path, arm, seed) for tool, arm, seeds in arms for seed in range(seeds)}
+    sources = (runs.SOURCES / "integrations", *runs.simulation_sources())
+    done = runs.run_all(
+        _one, jobs, kept=f"plugged_in-{runs.digest(given.path, *sources)}", processes=1, label=given.name
+    )
+    lines = ["# Our stoppers inside Optuna and Ray Tune", "", HOW, ""]
+    lines += [f"{BUDGET:g} virtual seconds. Regret is in AUC x 1000 under eod <= {LIMIT}, ± its error over seeds.", ""]
+    rows = []
+    for tool, arm, seeds in arms:
+        found = np.array([done[tool, arm, seed] for seed in range(seeds)], float)
+        there = 1000 * (best - found[~np.isnan(found)])
+        rows.append((tool, arm, runs.mean(there, 2), f"{seeds - len(there)} of {seeds}"))
+    lines += runs.table(("tool", "what stops trials", "regret", "without a feasible model"), rows)
+    singles = [{"tool": tool, "arm": arm, "seed": seed, "best": value} for (tool, arm, seed), value in done.items()]
+    return Result("\n".join(lines) + "\n", singles)
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tune-seeds", type=int, default=4, help="with Ray Tune, which takes longer")
+
+
+REPRODUCTIONS = (
+    Reproduction(
+        "plugged_in",
+        "ACE inside Optuna and Ray Tune, beside their own",
+        (CURVES,),
+        make,
+        15,
+        10,
+        options=_options,
+    ),
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main("run", "plugged_in", *sys.argv[1:]))

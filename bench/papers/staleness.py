@@ -1,6 +1,6 @@
 """What it costs that workers know of each other a little late: regret under perfect sharing and with stale replicas.
 
-    python -m bench.papers.staleness --data credit.npz [--seeds 40] [--processes 2]
+    python -m bench run staleness [--data credit.npz] [--seeds 40] [--processes 2]
 
 Four virtual workers on recorded credit curves, random search under eod <= 0.25, 20 virtual seconds. Live processes
 exchange within 100 ms (`python -m bench.speed.parallel` measures it). The difference is paired: the same seed tries the
@@ -9,16 +9,16 @@ same configurations in the same order.
 
 from __future__ import annotations
 
-import argparse
-import os
-from multiprocessing import Pool
-from pathlib import Path
+import sys
 
 import numpy as np
-from rich.progress import track
 
 import fairway as fw
+from bench import runs
+from bench.__main__ import main
 from bench.papers.ace_curves import LIMIT, PAPER_PRICE, WORKERS, load
+from bench.papers.ace_tables import CURVES
+from bench.reproduction import Given, Reproduction, Result, made_by
 
 BUDGET = 20.0
 STALENESS = (0.0, 0.1, 1.0, 10.0)
@@ -46,37 +46,40 @@ def regret(job: Job) -> float:
     return 1000 * (best - auc)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default=os.environ.get("FAIRWAY_CREDIT_CURVES"), help="credit.npz")
-    parser.add_argument("--seeds", type=int, default=40)
-    parser.add_argument("--processes", type=int, default=2)
-    given = parser.parse_args()
-    if not given.data:
-        parser.error("say where the recorded curves are: --data credit.npz, or FAIRWAY_CREDIT_CURVES")
+def make(given: Given) -> Result:
+    """Every run, and the table."""
     settings = [(method, staleness) for method in METHODS for staleness in STALENESS]
-    jobs: list[Job] = [(given.data, *setting, seed) for setting in settings for seed in range(given.seeds)]
-    with Pool(given.processes) as pool:
-        results = list(track(pool.imap(regret, jobs), "simulating", total=len(jobs)))
-    by_setting = dict(zip(settings, np.reshape(results, (len(settings), -1)), strict=True))
-    lines = [f"regret, AUC x 1000, {given.seeds} seeds, {WORKERS} workers, {BUDGET:g} s, price {PAPER_PRICE}"]
-    for method in METHODS:
-        perfect = by_setting[method, 0.0]
-        for staleness in STALENESS:
-            ours = by_setting[method, staleness]
-            line = f"  {method:15} {staleness * 1000:5.0f} ms   {ours.mean():.2f} ± {_error(ours):.2f}"
-            if staleness:
-                change = ours - perfect
-                line += f"   difference {change.mean():+.2f} ± {_error(change):.2f}"
-            lines.append(line)
-    text = "\n".join(lines) + "\n"
-    print(text)
-    Path("bench/results/staleness.txt").write_text(text)
+    jobs: dict[tuple[str, float, int], Job] = {
+        (*setting, seed): (str(given.path), *setting, seed) for setting in settings for seed in range(given.seeds)
+    }
+    kept = f"staleness-{runs.digest(given.path, *runs.simulation_sources())}"
+    done = runs.run_all(regret, jobs, kept=kept, processes=given.processes, label=given.name)
+    found = {setting: np.array([done[(*setting, seed)] for seed in range(given.seeds)]) for setting in settings}
+    rows = [
+        (
+            method,
+            f"{1000 * staleness:,.0f} ms",
+            runs.mean(found[method, staleness], 2),
+            runs.mean(found[method, staleness] - found[method, 0.0], 2, "+") if staleness else "",
+        )
+        for method, staleness in settings
+    ]
+    text = [
+        "# What it costs that workers know of each other late",
+        "",
+        f"Regret in AUC x 1000 under eod <= {LIMIT}, random search, {WORKERS} workers, {BUDGET:g} virtual seconds, a",
+        f"check costs {PAPER_PRICE} steps. Differences to perfect sharing are paired by seed. {made_by(given)}",
+        "",
+        *runs.table(("method", "late by", "regret", "difference"), rows),
+    ]
+    singles = [
+        {"method": method, "staleness": staleness, "seed": seed, "regret": value}
+        for (method, staleness, seed), value in done.items()
+    ]
+    return Result("\n".join(text) + "\n", singles)
 
 
-def _error(values: np.ndarray) -> float:
-    return float(values.std(ddof=1) / np.sqrt(len(values)))
-
+REPRODUCTIONS = (Reproduction("staleness", "ACE where workers know of each other late", (CURVES,), make, 4, 40),)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main("run", "staleness", *sys.argv[1:]))

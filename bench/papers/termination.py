@@ -1,32 +1,34 @@
 """Automatic termination by replay: the authors' own runs, judged by their rule, by its rivals and by ours.
 
-    python -m bench.papers.termination --data FOLDER [--curves credit.npz] [--every 5] [--runs 4] [--processes 2]
+    python -m bench run termination --data FOLDER [--curves credit.npz] [--every 5] [--runs 4] [--processes 2]
 
 FOLDER holds the runs of Makarova et al. (2022) as parquet: 220 searches with 10-fold cross-validation, and searches on
 FCNet and NAS-Bench-201 tables. A rule sees a run's first t evaluations, for t from 20 on in steps of `every`, and says
 when it would have stopped. RYC, definition (11): what that costs in test error, negative is worse; RTC, definition
-(12): the share of time saved. Means over datasets; errors are paired, over datasets. Bounds are kept in bench/out.
+(12): the share of time saved. Means over datasets; errors are paired, over datasets.
 With recorded learning curves, searches under a limit, whose trials ACE stops early, end by themselves too.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import inspect
 import math
-import os
+import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.progress import track
 
 import fairway as fw
+from bench import runs
+from bench.__main__ import main
+from bench.papers.ace_tables import CURVES
+from bench.pictures import figure
+from bench.reproduction import Given, Need, Reproduction, Result
 from fairway.history import History
 from fairway.terminators.terminator import Verdict
 
@@ -236,31 +238,20 @@ def _bounds(job: tuple[fw.RegretBound, History, Sequence[int]]) -> list[float]:
 
 
 def bounds(name: str, replays: list[Replay], what: str, every: int, processes: int) -> list[Array]:
-    """Our bound at the rows that are looked at, NaN at others; from bench/out if this code made them before."""
+    """Our bound at the rows that are looked at, NaN at others."""
     terminator = VARIANTS[name]
-    digest = hashlib.sha256(repr((name, terminator, what, every, len(replays))).encode())
     parts = ("terminators/*.py", "models/*.py", "history.py", "space.py", "feasibility.py", "seeds.py")
-    sources = [source for part in parts for source in sorted(Path(fw.__file__).parent.glob(part))]
-    for source in sources:
-        digest.update(source.read_bytes())
+    sources: list[object] = [source for part in parts for source in sorted(runs.SOURCES.glob(part))]
     if type(terminator) is not fw.RegretBound:
-        digest.update(inspect.getsource(type(terminator)).encode())
-    kept = Path("bench/out") / f"termination-{digest.hexdigest()[:12]}.npy"
+        sources.append(inspect.getsource(type(terminator)))
+    kept = f"termination-{runs.digest(name, terminator, what, every, len(replays), *sources)}"
     at = [range(START, len(replay.history), every) for replay in replays]
-    if kept.exists():
-        flat = np.load(kept)
-    else:
-        jobs = [(terminator, replay.history, rows) for replay, rows in zip(replays, at, strict=True)]
-        with ProcessPoolExecutor(processes) as pool:
-            found = list(track(pool.map(_bounds, jobs), f"{what}: {name}", total=len(jobs)))
-        flat = np.concatenate(found)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        np.save(kept, flat)
-    made, used = [], 0
-    for replay, rows in zip(replays, at, strict=True):
+    jobs = {k: (terminator, replay.history, at[k]) for k, replay in enumerate(replays)}
+    found = runs.run_all(_bounds, jobs, kept=kept, processes=processes, label=f"{what}: {name}")
+    made = []
+    for k, replay in enumerate(replays):
         bound = np.full(len(replay.history), np.nan)
-        bound[list(rows)] = flat[used : used + len(rows)]
-        used += len(rows)
+        bound[list(at[k])] = found[k]
         made.append(bound)
     return made
 
@@ -401,7 +392,8 @@ def _search(job: tuple[str, fw.Terminator | None, int]) -> tuple[int, float, flo
     """Trials, seconds and best feasible objective of one simulated search, and whether it ended by itself."""
     path, terminator, seed = job
     recording = fw.Recording.load(path)
-    study = fw.Study(recording.space, fw.Maximize("auc"), [fw.AtMost("eod", LIMIT)], terminator=terminator, seed=seed)
+    limits = [fw.AtMost("eod", LIMIT)]
+    study = fw.Study(recording.space, fw.Maximize("auc"), limits, stopper=fw.ACE(), terminator=terminator, seed=seed)
     done = fw.simulate(study, recording, workers=4, budget=BUDGET)
     best = -math.inf if study.best is None else float(study.best.metrics["auc"] or 0.0)
     return len(study.trials), done.seconds, best, done.ended.startswith("regret bound")
@@ -419,98 +411,84 @@ def curve_table(path: Path, seeds: int, processes: int) -> Iterator[str]:
     for threshold in (0.02, 0.05):
         rules.append((f"ours, {threshold}", threshold, fw.RegretBound(threshold)))
         rules.append((f"stopped trials at their word, {threshold}", threshold, Trusting(threshold)))
-    with ProcessPoolExecutor(processes) as pool:
-        for name, threshold, terminator in rules:
-            jobs = [(str(path), terminator, seed) for seed in range(seeds)]
-            found = np.array(list(track(pool.map(_search, jobs), f"curves: {name}", total=seeds)), float)
-            trials, seconds, best, ended = found.T
-            regret = oracle - best
-            within = f"{(regret[ended == 1] <= threshold).mean():.0%}" if ended.any() else ""
-            error = 1000 * regret.std(ddof=1) / math.sqrt(seeds)
-            cells = [name, f"{trials.mean():.0f}", f"{seconds.mean():.1f}", f"{ended.mean():.0%}"]
-            yield f"| {' | '.join(cells)} | {1000 * regret.mean():.2f} ± {error:.2f} | {within} |"
+    code = [inspect.getsource(part) for part in (_search, Trusting)]
+    kept = f"termination-curves-{runs.digest(path, runs.SOURCES / 'terminators', *runs.simulation_sources(), *code)}"
+    jobs = {(name, seed): (str(path), terminator, seed) for name, _, terminator in rules for seed in range(seeds)}
+    every = runs.run_all(_search, jobs, kept=kept, processes=processes, label="curves")
+    for name, threshold, _ in rules:
+        trials, seconds, best, ended = np.array([every[name, seed] for seed in range(seeds)], float).T
+        regret = oracle - best
+        within = f"{(regret[ended == 1] <= threshold).mean():.0%}" if ended.any() else ""
+        cells = [name, f"{trials.mean():.0f}", f"{seconds.mean():.1f}", f"{ended.mean():.0%}"]
+        yield f"| {' | '.join(cells)} | {runs.mean(1000 * regret, 2)} | {within} |"
 
 
 def picture(replays: list[Replay], made: dict[str, list[Array]], path: Path) -> None:
     """The fronts, RYC against RTC, with the errors over datasets of the difference to the authors' at factor 1."""
-    import matplotlib as mpl  # noqa: PLC0415 - optional
+    with figure(path, 2) as axes:
+        for axis, algo in zip(axes, ("RF", "XGB"), strict=True):
+            _fronts(axis, algo, replays, made)
+        axes[0].set_ylabel("RYC: change of test error, negative is worse")
+        axes[0].legend(frameon=False, loc="lower left")
 
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt  # noqa: PLC0415
 
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
-    for axis, algo in zip(axes, ("RF", "XGB"), strict=True):
-        here = [k for k, replay in enumerate(replays) if replay.group == algo]
-        some = [replays[k] for k in here]
-        reference = _scores(some, [_by_noise(r, r.bounds, 1.0) for r in some])
-        fronts: list[tuple[str, str, str, list[Array]]] = [
+def _fronts(axis: Any, algo: str, replays: list[Replay], made: dict[str, list[Array]]) -> None:
+    here = [k for k, replay in enumerate(replays) if replay.group == algo]
+    some = [replays[k] for k in here]
+    reference = _scores(some, [_by_noise(r, r.bounds, 1.0) for r in some])
+    fronts: list[tuple[str, str, str, list[Array]]] = [
+        (
+            "the authors' bounds",
+            "#c44e52",
+            "s",
+            [_scores(some, [_by_noise(r, r.bounds, f) for r in some]) for f in FACTORS],
+        ),
+        *(
             (
-                "the authors' bounds",
-                "#c44e52",
-                "s",
-                [_scores(some, [_by_noise(r, r.bounds, f) for r in some]) for f in FACTORS],
-            ),
-            *(
-                (
-                    label,
-                    colour,
-                    "o",
-                    [_scores(some, [_by_noise(replays[k], made[name][k], f) for k in here]) for f in FACTORS],
-                )
-                for name, label, colour in (
-                    ("ours", "RegretBound", "#2a6f97"),
-                    ("ours, all points", "RegretBound, top=1", "#1b9e77"),
-                )
-                if name in made
-            ),
-            (
-                "Conv 10, 30, 50",
-                "#8c8c8c",
-                "^",
-                [_scores(some, [_by_plateau(r, i) for r in some]) for i in (50, 30, 10)],
-            ),
-        ]
-        for label, colour, marker, scores in fronts:
-            means = np.array([score.mean(axis=0) for score in scores])
-            apart = np.array([(score - reference).std(axis=0, ddof=1) / math.sqrt(len(score)) for score in scores])
-            axis.errorbar(
-                means[:, 1], means[:, 0], xerr=apart[:, 1], yerr=apart[:, 0], color=colour, marker=marker, ms=5,
-                lw=1.2, elinewidth=0.6, alpha=0.9, label=label,
-            )  # fmt: skip
-        axis.set(title=f"{algo}, {len(reference)} datasets x 10 seeds", xlabel="RTC: share of time saved")
-        axis.axhline(0.0, color="#cccccc", lw=0.8, zorder=0)
-        axis.set_ylim(-0.045, 0.006)
-        axis.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("RYC: change of test error, negative is worse")
-    axes[0].legend(frameon=False, loc="lower left")
-    figure.savefig(path, dpi=110)
+                label,
+                colour,
+                "o",
+                [_scores(some, [_by_noise(replays[k], made[name][k], f) for k in here]) for f in FACTORS],
+            )
+            for name, label, colour in (
+                ("ours", "RegretBound", "#2a6f97"),
+                ("ours, all points", "RegretBound, top=1", "#1b9e77"),
+            )
+            if name in made
+        ),
+        (
+            "Conv 10, 30, 50",
+            "#8c8c8c",
+            "^",
+            [_scores(some, [_by_plateau(r, i) for r in some]) for i in (50, 30, 10)],
+        ),
+    ]
+    for label, colour, marker, scores in fronts:
+        means = np.array([score.mean(axis=0) for score in scores])
+        apart = np.array([(score - reference).std(axis=0, ddof=1) / math.sqrt(len(score)) for score in scores])
+        axis.errorbar(
+            means[:, 1], means[:, 0], xerr=apart[:, 1], yerr=apart[:, 0], color=colour, marker=marker, ms=5,
+            lw=1.2, elinewidth=0.6, alpha=0.9, label=label,
+        )  # fmt: skip
+    axis.set(title=f"{algo}, {len(reference)} datasets x 10 seeds", xlabel="RTC: share of time saved")
+    axis.axhline(0.0, color="#cccccc", lw=0.8, zorder=0)
+    axis.set_ylim(-0.045, 0.006)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=os.environ.get("FAIRWAY_TERMINATION"), help="folder of the runs")
-    parser.add_argument("--curves", type=Path, default=os.environ.get("FAIRWAY_CREDIT_CURVES"), help="credit.npz")
-    parser.add_argument("--seeds", type=int, default=10, help="of searches on recorded curves")
-    parser.add_argument("--every", type=int, default=5, help="evaluations between looks at a bound")
-    parser.add_argument("--ablations-every", type=int, default=20, help="the same for what is taken away from ours")
-    parser.add_argument("--runs", type=int, default=4, help="of each optimizer on each table")
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--out", type=Path, default=Path("bench/results/termination.md"))
-    given = parser.parse_args()
-    if not given.data:
-        parser.exit(2, "termination: it needs the authors' runs; pass --data FOLDER or set FAIRWAY_TERMINATION\n")
-    if given.ablations_every % given.every:
-        parser.error("--ablations-every must be a multiple of --every")
-    replays = load_cv(Path(given.data))
+def make(given: Given) -> Result:
+    """All tables, and the picture."""
+    folder, options = given.path, given.options
+    if options.ablations_every % options.every:
+        raise SystemExit("termination: --ablations-every must be a multiple of --every")
+    replays = load_cv(folder)
     made = {
-        name: bounds(name, replays, "cv", given.every if name in WHOLE else given.ablations_every, given.processes)
-        for name in given.variants
+        name: bounds(name, replays, "cv", options.every if name in WHOLE else options.ablations_every, given.processes)
+        for name in options.variants
     }
     if "ours" in made:
         seldom = [np.full_like(bound, np.nan) for bound in made["ours"]]
         for bound, few in zip(made["ours"], seldom, strict=True):
-            few[START :: given.ablations_every] = bound[START :: given.ablations_every]
+            few[START :: options.ablations_every] = bound[START :: options.ablations_every]
         whole = {name: made.pop(name) for name in WHOLE if name in made}
         made = {**whole, "ours, looked at as seldom as what follows": seldom, **made}
     text = [
@@ -519,19 +497,42 @@ def main() -> None:
         "RYC: relative change of test error, negative is worse. RTC: share of time saved. Means over datasets; the",
         "differences to the authors' rule at factor 1 are paired, ± their error over datasets. A factor scales the",
         "noise of the incumbent's cross-validation: the authors' 0.21 is 1 and their 0.5 is 1.54. What is taken away",
-        f"from ours is looked at after every {given.ablations_every} evaluations, ours after every {given.every}.",
-        "Made by `python -m bench.papers.termination`.",
-        *cv_tables(replays, made, Path(given.data)),
+        f"from ours is looked at after every {options.ablations_every} evaluations, ours after every {options.every}.",
+        "Made by `python -m bench run termination`.",
+        *cv_tables(replays, made, folder),
     ]
-    if given.runs:
-        tables = load_tables(Path(given.data), given.runs)
+    if options.runs:
+        tables = load_tables(folder, options.runs)
         text += table_tables(tables, bounds("ours", tables, "tables", 10, given.processes))
-    if given.curves:
-        text += curve_table(Path(given.curves), given.seeds, given.processes)
-    given.out.write_text("\n".join(text) + "\n")
-    picture(replays, made, given.out.with_suffix(".png"))
-    print("\n".join(text))
+    curves = given.data[1]
+    if curves is not None:
+        text += curve_table(curves.path, given.seeds, given.processes)
+    return Result("\n".join(text) + "\n", picture=lambda path: picture(replays, made, path))
 
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--every", type=int, default=5, help="evaluations between looks at a bound")
+    parser.add_argument("--ablations-every", type=int, default=20, help="the same for what is taken away from ours")
+    parser.add_argument("--runs", type=int, default=4, help="of each optimizer on each table")
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+
+
+RUNS = Need(
+    "the authors' runs (bo-early-stopping, as parquet)",
+    "FAIRWAY_TERMINATION",
+    holds=("bo_runs_cv.parquet", "regrets_cv.parquet", "runs_hpobench.parquet", "runs_nas201.parquet"),
+)
+REPRODUCTIONS = (
+    Reproduction(
+        "termination",
+        "Automatic termination, Tables 3, 4 and 5: the authors' runs, replayed",
+        (RUNS, replace(CURVES, flags=("--curves",), optional=True)),
+        make,
+        15,
+        10,
+        options=_options,
+    ),
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main("run", "termination", *sys.argv[1:]))

@@ -1,0 +1,286 @@
+"""Which stopper deserves to be the default? A fixed pool of rules over many settings, in virtual time, on paired seeds.
+
+    python -m bench run policies [--data credit.npz] [--sst2 sst2.npz] [--compas compas.npz] [--german german.npz]
+
+The last two are made by `python -m bench.record`. A setting is a recording, its limits, the price of a check in steps,
+seconds that use at most about half of the recording, and a sampler. Regret is the objective x 1000 short of the best
+feasible checkpoint of the whole recording; where nothing feasible was found, that of a coin (0.5) counts.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+import fairway as fw
+from bench import runs
+from bench.__main__ import main
+from bench.papers.ace_tables import CURVES, WORKERS
+from bench.pictures import figure
+from bench.reproduction import Found, Given, Need, Reproduction, Result, made_by
+
+RULES: dict[str, fw.Stopper] = {
+    "Never": fw.Never(),
+    "ASHA": fw.ASHA(),
+    "ASHA strata": fw.ASHA(strata=True),
+    "ACE": fw.ACE(),
+    "ACE hard": fw.ACE(tolerance="hard"),
+    "Pilot": fw.Pilot(),
+}
+DEFAULT = "Pilot"
+SAMPLERS: dict[str, fw.Sampler] = {"random": fw.Random(), "c-TPE": fw.CTPE()}
+CHEAP, PAPER, DEAR = 0.04, 1.94, 24.0
+COIN = 0.5
+DRAWS = 1000  # of the bootstrap
+Array: TypeAlias = NDArray[np.float64]
+
+
+class Setting(NamedTuple):
+    """One task for all rules; `chosen`: its results were looked at when the default's settings were chosen."""
+
+    recording: str
+    limits: tuple[tuple[str, float], ...]
+    price: float
+    seconds: float
+    sampler: str = "random"
+    chosen: bool = True
+
+    @property
+    def label(self) -> str:
+        """For people, and to keep its runs by."""
+        limits = " and ".join(f"{metric} <= {limit:g}" for metric, limit in self.limits)
+        how = "" if self.sampler == "random" else f", {self.sampler}"
+        return f"{self.recording} {limits}, price {self.price:g}, {self.seconds:g} s{how}"
+
+
+def _settings() -> list[Setting]:
+    eod, afr = (0.15, 0.20, 0.25, 0.30), (0.19, 0.20, 0.24, 0.25)
+    found = [
+        Setting("credit", (("eod", limit),), price, 6.0, chosen=limit != 0.15)
+        for limit, price in product(eod, (CHEAP, PAPER, DEAR))
+    ]
+    found += [Setting("credit", (("eod", limit),), PAPER, 3.0, chosen=limit != 0.15) for limit in eod]
+    found += [Setting("credit", (("dpd", 0.12),), price, 6.0, chosen=False) for price in (PAPER, DEAR)]
+    both = (("eod", 0.25), ("dpd", 0.12))
+    found += [Setting("credit", both, price, 6.0, chosen=False) for price in (PAPER, DEAR)]
+    found += [
+        Setting("sst2", (("afr", limit),), price, seconds, chosen=limit != 0.19)
+        for limit, (price, seconds) in product(afr, ((CHEAP, 1.5), (PAPER, 2.0), (PAPER, 3.0), (DEAR, 6.0)))
+    ]
+    for limit, price in product((0.20, 0.25), (PAPER, DEAR)):
+        found.append(Setting("credit", (("eod", limit),), price, 3.0, "c-TPE", chosen=False))
+    for limit, price in product((0.20, 0.24), (PAPER, DEAR)):
+        found.append(Setting("sst2", (("afr", limit),), price, 3.0 if price == PAPER else 6.0, "c-TPE", chosen=False))
+    for name, limits, scale in (("compas", (0.17, 0.19, 0.21), 1.0), ("german", (0.03, 0.06, 0.10), 0.35)):
+        found += [
+            Setting(name, (("eod", limit),), price, scale * seconds)
+            for limit, (price, seconds) in product(limits, ((CHEAP, 0.4), (PAPER, 0.4), (DEAR, 0.8)))
+        ]
+    return found
+
+
+SETTINGS = _settings()
+OBJECTIVE = {"sst2": "accuracy"}
+Key: TypeAlias = tuple[str, str, int]  # setting, rule, seed
+Job: TypeAlias = tuple[str, Setting, str, int]
+
+
+@cache
+def _load(path: str) -> fw.Recording:
+    return fw.Recording.load(path)
+
+
+def _best(recording: fw.Recording, setting: Setting, objective: str) -> float:
+    allowed = np.ones(len(recording.seconds), bool)
+    for metric, limit in setting.limits:
+        allowed &= recording.metrics[metric] <= limit
+    return float(recording.metrics[objective][allowed].max())
+
+
+def run(job: Job) -> tuple[float, float]:
+    """One simulated search: its regret, and the share of the recording it used."""
+    path, setting, rule, seed = job
+    recording, objective = _load(path), OBJECTIVE.get(setting.recording, "auc")
+    limits = [fw.AtMost(metric, limit) for metric, limit in setting.limits]
+    study = fw.Study(
+        recording.space,
+        fw.Maximize(objective),
+        limits,
+        sampler=SAMPLERS[setting.sampler],
+        stopper=RULES[rule],
+        seed=seed,
+    )
+    result = fw.simulate(study, recording, workers=WORKERS, budget=setting.seconds, constraint_price=setting.price)
+    found = COIN if study.best is None else study.best.metrics[objective]
+    assert found is not None
+    return 1000 * (_best(recording, setting, objective) - found), result.share_used
+
+
+class Judged(NamedTuple):
+    """The default in one setting, beside the best of the other rules there."""
+
+    best: str
+    difference: float
+    error: float
+    p_of: Mapping[str, float]  # one-sided, by rule: that the default is no worse
+
+    def is_worse_than(self, rule: str) -> bool:
+        """At 95%, paired by seed."""
+        return self.p_of[rule] < 0.05
+
+
+def _judge(regret: Mapping[str, Array]) -> Judged:
+    ours = regret[DEFAULT]
+    others = {rule: values for rule, values in regret.items() if rule != DEFAULT}
+    best = min(others, key=lambda rule: float(others[rule].mean()))
+    p_of = {}
+    for rule, values in others.items():
+        less = ours - values
+        p_of[rule] = 1.0 if not less.any() else float(stats.ttest_1samp(less, 0.0, alternative="greater").pvalue)
+    less = ours - others[best]
+    return Judged(best, float(less.mean()), runs.error(less), p_of)
+
+
+def _ratios(regret: Array) -> Array:
+    """By rule: the geometric mean over settings of its regret over that of the setting's best rule; (s, r, seeds)."""
+    means = np.maximum(regret.mean(axis=2), 1e-3)
+    return np.asarray(np.exp(np.log(means / means.min(axis=1, keepdims=True)).mean(axis=0)))
+
+
+def make(given: Given) -> Result:
+    there = {
+        name: found for name, found in zip(("credit", "sst2", "compas", "german"), given.data, strict=True) if found
+    }
+    settings = [setting for setting in SETTINGS if setting.recording in there]
+    jobs: dict[Key, Job] = {
+        (setting.label, rule, seed): (str(there[setting.recording].path), setting, rule, seed)
+        for setting, rule, seed in product(settings, RULES, range(given.seeds))
+    }
+    kept = f"policies-{runs.digest(*runs.simulation_sources(), RULES, *_digests(there))}"
+    done = runs.run_all(run, jobs, kept=kept, processes=given.processes, label="policies")
+    regret = np.array(  # (setting, rule, seed)
+        [[[done[s.label, rule, seed][0] for seed in range(given.seeds)] for rule in RULES] for s in settings]
+    )
+    shares = [max(np.mean([done[s.label, rule, k][1] for k in range(given.seeds)]) for rule in RULES) for s in settings]
+    singles = [
+        {"setting": label, "rule": rule, "seed": seed, "regret": value}
+        for (label, rule, seed), (value, _) in done.items()
+    ]
+    text = "\n".join(_report(given, settings, regret, shares)) + "\n"
+    return Result(text, singles, lambda path: _draw(path, settings, regret))
+
+
+def _digests(there: Mapping[str, Found]) -> list[Path]:
+    return [found.path for found in there.values()]
+
+
+def _report(given: Given, settings: Sequence[Setting], regret: Array, shares: Sequence[float]) -> list[str]:
+    rules = list(RULES)
+    judged = [_judge(dict(zip(rules, row, strict=True))) for row in regret]
+    lines = [
+        "# The default stopper among others",
+        "",
+        f"Regret (objective x 1000) under each rule, mean ± standard error over {given.seeds} seeds, {WORKERS} virtual",
+        "workers; all rules see the same configurations in the same order where the sampler is random. Prices are",
+        "in mean steps. Used: the largest mean share of the recording that a rule went through. *Chosen on*: the",
+        "setting (or one of the same recording and limit) was looked at when the numbers inside `Pilot` were chosen;",
+        "the others only judge. The recordings compas and german were looked at for one number, `persistence`, of",
+        f"which 5 suited credit and sst2 and 10 those two. {made_by(given)}",
+        "",
+    ]
+    lines += _counts("all settings", judged)
+    for chosen, what in ((True, "chosen on"), (False, "only judged")):
+        some = [one for one, setting in zip(judged, settings, strict=True) if setting.chosen is chosen]
+        lines += _counts(what, some) if some else []
+    lines += ["", "## Over all settings", ""]
+    lines += _overall(settings, regret)
+    lines += ["", "## By setting", ""]
+    rows = []
+    for setting, row, one, share in zip(settings, regret, judged, shares, strict=True):
+        least = row.mean(axis=1).min()
+        cells = [f"**{runs.mean(v, 2)}**" if v.mean() == least else runs.mean(v, 2) for v in row]
+        worse = "worse" if one.is_worse_than(one.best) else ""
+        against = f"{one.difference:+.2f} ± {one.error:.2f} {worse}".strip()
+        rows.append((setting.label, *cells, against, f"{share:.0%}", "yes" if setting.chosen else "no"))
+    return lines + runs.table(("setting", *rules, f"{DEFAULT} less the best other", "used", "chosen on"), rows)
+
+
+def _counts(what: str, judged: Sequence[Judged]) -> list[str]:
+    held = sum(not one.is_worse_than(one.best) for one in judged)
+    both = sum(one.is_worse_than("ASHA") and one.is_worse_than("ACE") for one in judged)
+    share = f"{held} of {len(judged)} ({held / len(judged):.0%})"
+    held_up = f"{DEFAULT} is not significantly worse (paired, 95%, one-sided) than the best other rule in {share}"
+    return [f"- {what}: {held_up}; worse than both ASHA and ACE in {both}."]
+
+
+def _overall(settings: Sequence[Setting], regret: Array) -> list[str]:
+    rng = np.random.default_rng(0)
+    seeds = regret.shape[2]
+    drawn = np.array([_ratios(regret[:, :, rng.integers(0, seeds, seeds)]) for _ in range(DRAWS)])
+    low, high = np.quantile(drawn, (0.025, 0.975), axis=0)
+    means = regret.mean(axis=2)
+    worst = (means / means.min(axis=1, keepdims=True)).max(axis=0)
+    judging = np.array([not setting.chosen for setting in settings])
+    apart = _ratios(regret[judging]) if judging.any() else np.full(len(RULES), math.nan)
+    rows = [
+        (rule, f"{ratio:.2f}", f"{a:.2f} to {b:.2f}", f"{w:.2f}", f"{j:.2f}")
+        for rule, ratio, a, b, w, j in zip(RULES, _ratios(regret), low, high, worst, apart, strict=True)
+    ]
+    heading = (
+        "rule",
+        "geometric mean of regret / best rule's",
+        "bootstrap 95%",
+        "worst setting",
+        "only judged settings",
+    )
+    return runs.table(heading, rows)
+
+
+def _draw(path: Path, settings: Sequence[Setting], regret: Array) -> None:
+    means = regret.mean(axis=2)
+    ratio = means / means.min(axis=1, keepdims=True)
+    names = list(dict.fromkeys(setting.recording for setting in settings))
+    with figure(path, len(names)) as axes:
+        for axis, name in zip(axes, names, strict=True):
+            rows = [i for i, setting in enumerate(settings) if setting.recording == name]
+            for j, rule in enumerate(RULES):
+                values = np.sort(ratio[rows, j])
+                bold = rule == DEFAULT
+                axis.step(
+                    values, np.arange(1, len(values) + 1) / len(values), where="post", label=rule, lw=3 if bold else 1.5
+                )
+            axis.set(title=name, xlabel="regret over the best rule's", xscale="log")
+        axes[0].set_ylabel("share of settings")
+        axes[0].legend(frameon=False)
+
+
+def _need(name: str) -> Need:
+    how = "made by python -m bench.record" if name != "sst2" else "sst2.npz"
+    return Need(
+        f"recorded {name} curves ({how})", f"FAIRWAY_{name.upper()}_CURVES", flags=(f"--{name}",), optional=True
+    )
+
+
+REPRODUCTIONS = (
+    Reproduction(
+        "policies",
+        "The default stopper among others, on up to four recordings",
+        (CURVES, _need("sst2"), _need("compas"), _need("german")),
+        make,
+        25,
+        30,
+        of_paper=False,
+    ),
+)
+
+if __name__ == "__main__":
+    sys.exit(main("run", "policies", *sys.argv[1:]))
