@@ -45,3 +45,13 @@ def test_a_cross_validated_search_ends_and_says_why():
     assert re.match(r"\d+ of 80 folds were run", out[1])
     assert float(re.search(r"accuracy ([\d.]+), (\d+) nodes", out[2])[1]) > 0.5
     assert int(re.search(r"(\d+) nodes", out[2])[1]) <= 3000
+
+
+def test_the_same_seconds_under_each_rule_are_compared_and_drawn(tmp_path):
+    picture = tmp_path / "rules.svg"
+    out = run("which_stopper.py", "--seeds", "2", "--seconds", "1", "--picture", str(picture)).splitlines()
+    rows = [re.match(r"(\w+(?: \w+)?) +(0\.8\d+) ± 0\.\d+ +(\d+) +(\d+)$", line) for line in out[2:8]]
+    trials = {row[1]: int(row[3]) for row in rows}
+    assert list(trials) == ["Never", "ASHA", "ASHA strata", "ACE", "ACE hard", "Pilot"]
+    assert trials["Never"] < trials["ACE"] < trials["ASHA"]
+    assert picture.read_text().count("<svg") == 1
