@@ -129,7 +129,7 @@ class Folded(Task):
 
 
 def constrained(task: Folded, seed: int, sampler: fw.Sampler | None = None) -> None:
-    """Fold by fold; ACE decides which configurations go on, and which checks are worth their price."""
+    """Fold by fold; the stopper decides which configurations go on, and which checks are worth their price."""
     search = ConstrainedSearchCV(
         Model(**FIXED, n_estimators=ROUNDS),
         SPACE,
@@ -153,9 +153,9 @@ def constrained(task: Folded, seed: int, sampler: fw.Sampler | None = None) -> N
         raise
 
 
-def constrained_random(task: Folded, seed: int) -> None:
-    """The same without a model of the space."""
-    constrained(task, seed, fw.Random())
+def constrained_ctpe(task: Folded, seed: int) -> None:
+    """The same with a model of the space."""
+    constrained(task, seed, fw.CTPE())
 
 
 def _again(task: Folded, seed: int, search: Callable[[dict[str, practitioner._Draw], int], Any]) -> None:
@@ -220,8 +220,8 @@ def halving(task: Folded, seed: int) -> None:
 
 
 METHODS: dict[str, tuple[str, Callable[[Folded, int], None]]] = {
-    "fairway": ("ConstrainedSearchCV, defaults (GP, ACE)", constrained),
-    "fairway-random": ("ConstrainedSearchCV, `sampler=fw.Random()`", constrained_random),
+    "fairway": ("ConstrainedSearchCV, defaults (random, Pilot)", constrained),
+    "fairway-ctpe": ("ConstrainedSearchCV, `sampler=fw.CTPE()`", constrained_ctpe),
     "randomized": ("RandomizedSearchCV", randomized),
     "halving": ("HalvingRandomSearchCV", halving),
 }

@@ -168,3 +168,30 @@ def test_with_a_fixed_interval_nothing_depends_on_the_clock():
 def test_bad_settings_are_refused(settings, sentence):
     with pytest.raises(fw.UsageError, match=sentence):
         fw.Pilot(**settings)
+
+
+def test_means_of_folds_that_break_a_limit_are_ranked_by_how_far():
+    study = study_of(fw.Pilot(interval=1))
+    trials = []
+    for eod in (0.3, 0.35, 0.6, 0.4):
+        trial = study.ask()
+        for k in trial.steps(4):
+            trial.report(auc=fw.Folds([0.8] * k, of=4), eod=eod)
+        study.tell(trial)
+        trials.append(study.trials[-1])
+    assert [trial.steps for trial in trials] == [4, 4, 1, 2]
+    assert trials[2].reason == "eod 0.6 > 0.25, among the worst 33% of 3 at fold 1"
+    assert not verify(study.log.read()).faults
+
+
+def test_a_mean_of_some_folds_within_its_limits_is_no_bar_for_others():
+    study = study_of(fw.Pilot(interval=1))
+    for auc in (0.9, 0.8, 0.5):
+        trial = study.ask()
+        for k in trial.steps(3):
+            trial.report(auc=fw.Folds([auc] * k, of=3), eod=0.1)
+            if auc == 0.9:
+                break
+        study.tell(trial)
+    assert [trial.status for trial in study.trials] == ["completed", "completed", "stopped"]
+    assert study.best.number == 1

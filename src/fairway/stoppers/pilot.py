@@ -13,6 +13,8 @@ second.
 *Is a check worth its price?* Only while the objective is at least as good as the best feasible one (the skip rule of
 ACE), and after a check only once training has cost `wait` of its price: where checks are dear, few are made.
 
+Where a trial is cross-validated fold by fold, means that break a limit are ranked by how far, at the same rungs.
+
 Everything it remembers is a rank, a count, a minimum or a sum of whole numbers, so that replicas agree.
 """
 
@@ -25,7 +27,7 @@ from dataclasses import KW_ONLY, dataclass
 from fairway.checks import positive, whole
 from fairway.errors import UsageError
 from fairway.problem import Problem
-from fairway.ranks import DUST, Ranks
+from fairway.ranks import DUST, PairRanks, Ranks
 from fairway.stoppers.stopper import Interval, Stopper, StopperState
 
 _DOUBLING = 1 << 20  # doublings are counted in such parts, to be summed without rounding
@@ -100,6 +102,7 @@ class _PilotState(StopperState):
     __slots__ = (
         "_back",
         "_bar",
+        "_beyond",
         "_config",
         "_doublings",
         "_finders",
@@ -115,6 +118,7 @@ class _PilotState(StopperState):
         self._timed = config.interval == "adaptive"
         self._trials: dict[int, _Course] = {}
         self._rungs: defaultdict[int, Ranks] = defaultdict(Ranks)
+        self._beyond: defaultdict[int, PairRanks] = defaultdict(PairRanks)  # by how many folds
         self._bar = math.inf if limited else -math.inf  # the loss of the best feasible checkpoint; without limits, none
         self._spent = 0  # C, by all
         self._finders = 0  # I
@@ -140,23 +144,23 @@ class _PilotState(StopperState):
         course = self._course(number)
         if self._limited:
             self._learn(course, step, loss, violation)
-        return self._verdict(course, step, loss)
-
-    def judge_folds(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
-        course = self._course(number)
-        if self._limited and violation == 0.0:  # back, as far as these folds show, but no model to go by
-            self._back += course.broken > 0
-            course.broken = 0
-        elif self._limited:
-            self._learn(course, step, loss, violation)
-        return self._verdict(course, step, loss)
-
-    def _verdict(self, course: _Course, step: int, loss: float) -> str | None:
         behind = self._is_behind(course, step, loss) if step >= course.rung else None
         if course.broken and self._is_hopeless(course):
             came = f"{self._back} of {self._doublings / _DOUBLING:.0f} that trained as long again came back"
             return f"a limit is broken since step {course.broken}, and {came}"
         return behind
+
+    def judge_folds(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
+        course = self._course(number)
+        if step < course.rung:
+            return None
+        behind = self._is_behind(course, step, loss)
+        if not violation:
+            return behind
+        beyond = self._beyond[step]  # means that break a limit are compared with each other
+        rank, n = beyond.add(violation, loss), len(beyond)
+        share = self._config.stop_probability
+        return f"among the worst {share:.0%} of {n} at fold {step}" if rank <= share * n + DUST else behind
 
     def _is_behind(self, course: _Course, step: int, loss: float) -> str | None:
         """Enter the rung that was reached; why it does not go on, if it is behind."""

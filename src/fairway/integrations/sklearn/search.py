@@ -24,10 +24,9 @@ from fairway.integrations.sklearn.folds import CrossValidation, Scorer, Scoring
 from fairway.integrations.sklearn.results import results_of
 from fairway.integrations.sklearn.scorers import GroupScorer
 from fairway.problem import Constraint, Maximize, Problem
-from fairway.samplers.gp import GP
+from fairway.samplers.random import Random
 from fairway.samplers.sampler import Sampler
 from fairway.space import Parameter, Space
-from fairway.stoppers.ace import ACE
 from fairway.stoppers.stopper import Stopper
 from fairway.study import Study
 from fairway.terminators.regret import RegretBound
@@ -65,7 +64,7 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
     configuration is stopped after a few, limits are scored only when that is worth its price, and with
     `terminator="cv"` (that is, `RegretBound("cv")`) the search ends when what is left to gain is below the noise of
     cross-validation. It ends after `trials` configurations or `timeout` seconds at the latest, and on Ctrl-C, with the
-    best so far. Without `sampler` and `stopper` it is `GP` and `ACE`. `workers` train in processes of their own. All of
+    best so far. Without a `sampler` configurations are random. `workers` train in processes of their own. All of
     it can be looked at in `study_`.
 
     >>> import fairway as fw
@@ -215,8 +214,8 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
             space,
             self._objective(objective),
             self.constraints,
-            sampler=GP() if self.sampler is None else self.sampler,  # ten trainings pay for its thinking
-            stopper=ACE() if self.stopper is None else self.stopper,  # a mean that breaks a limit seldom comes back
+            sampler=Random() if self.sampler is None else self.sampler,  # what bench/search_cv.py found best
+            stopper=self.stopper,
             terminator=terminator,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
         )
