@@ -180,7 +180,7 @@ def test_a_stopper_that_knows_the_longest_trial_ends_training_there(task):
 def test_training_that_is_continued_counts_from_where_it_begins(task):
     job = task(rounds=5)
     first = job.train(job.settings, [])
-    study = new_study(limit=1.0)
+    study = new_study(fw.ACE(), limit=1.0)
     trial = study.ask()
     report = job.callback(trial)
     if task is LightGBM:

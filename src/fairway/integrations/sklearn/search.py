@@ -27,6 +27,7 @@ from fairway.problem import Constraint, Maximize, Problem
 from fairway.samplers.random import Random
 from fairway.samplers.sampler import Sampler
 from fairway.space import Parameter, Space
+from fairway.stoppers.ace import ACE
 from fairway.stoppers.stopper import Stopper
 from fairway.study import Study
 from fairway.terminators.regret import RegretBound
@@ -64,8 +65,9 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
     configuration is stopped after a few, limits are scored only when that is worth its price, and with
     `terminator="cv"` (that is, `RegretBound("cv")`) the search ends when what is left to gain is below the noise of
     cross-validation. It ends after `trials` configurations or `timeout` seconds at the latest, and on Ctrl-C, with the
-    best so far. Without a `sampler` configurations are random. `workers` train in processes of their own. All of
-    it can be looked at in `study_`.
+    best so far. Without a `sampler` configurations are random; without a `stopper` it is `Pilot`, or `ACE` where a
+    terminator needs whole trials to go by. `workers` train in processes of their own. All of it can be looked at in
+    `study_`.
 
     >>> import fairway as fw
     >>> from sklearn.datasets import load_breast_cancer
@@ -215,7 +217,7 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
             self._objective(objective),
             self.constraints,
             sampler=Random() if self.sampler is None else self.sampler,  # what bench/search_cv.py found best
-            stopper=self.stopper,
+            stopper=ACE() if self.stopper is None and terminator is not None else self.stopper,
             terminator=terminator,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
         )
