@@ -259,7 +259,7 @@ def _last(task: Task, params: Mapping[str, Any], rounds: int) -> Checkpoint:
 
 
 def fairway(task: Task, seed: int, sampler: fw.Sampler | None = None) -> None:
-    """Both values at every round; ACE decides which checks are worth their price."""
+    """Both values at every round; the stopper decides which checks are worth their price."""
     task.start()
     study = fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("eod", task.limit)], sampler=sampler, seed=seed)
     while True:
@@ -450,7 +450,7 @@ def sklearn_halving(task: Task, seed: int) -> None:
 
 
 METHODS: dict[str, tuple[str, Callable[[Task, int], None]]] = {
-    "fairway": ("fairway, defaults (c-TPE, ACE)", fairway),
+    "fairway": ("fairway, defaults (c-TPE, Pilot)", fairway),
     "fairway-random": ("fairway, `sampler=fw.Random()`", fairway_random),
     "optuna-pruned": ("Optuna TPE, SuccessiveHalvingPruner", optuna_pruned),
     "optuna-every": ("Optuna TPE, SuccessiveHalvingPruner, checked by hand", optuna_every),
