@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from fairway import feasibility
 from fairway.events import ABSENT, SAVED, Reported, Told
 from fairway.problem import Problem
-from fairway.stoppers.stopper import Stopper
+from fairway.stoppers.stopper import Stopper, StopperState
 
 
 class Incumbent(NamedTuple):
@@ -46,6 +46,7 @@ class Referee:
         self.problem = problem
         self.stopper = stopper
         self.state = stopper.start(problem)
+        self._counts_costs = type(self.state).spend is not StopperState.spend
         self.lock = threading.RLock()  # trials of several threads may share a referee
         self.worker = worker
         self.acts = 0  # own rulings so far: numbers the rows of the log
@@ -140,9 +141,9 @@ class Referee:
             self.train_rows += 1
         if prices is self.all_saved:
             self._all_saved_rows += 1
-            self.state.spend(number, train_ns, 0)
         else:
             self._tally(values, prices, late=train_ns == ABSENT)
+        if self._counts_costs:
             self.state.spend(number, max(train_ns, 0), sum(price for price in prices if price > 0))
         improved = False
         if violation == 0.0 and not provisional:
