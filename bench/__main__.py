@@ -32,6 +32,7 @@ HOMES = (
     "bench.papers.cikm2021",
     "bench.papers.termination",
     "bench.policies",
+    "bench.several",
     "bench.tables",
 )
 

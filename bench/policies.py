@@ -69,8 +69,9 @@ def _settings() -> list[Setting]:
         for limit, price in product(eod, (CHEAP, PAPER, DEAR))
     ]
     found += [Setting("credit", (("eod", limit),), PAPER, 3.0, chosen=limit != 0.15) for limit in eod]
-    found += [Setting("credit", (("dpd", 0.12),), price, 6.0, chosen=False) for price in (PAPER, DEAR)]
-    both = (("eod", 0.25), ("dpd", 0.12))
+    found += [Setting("credit", (("eod", limit),), price, 20.0) for limit, price in product(eod[1:], (PAPER, DEAR))]
+    found += [Setting("credit", (("dpd", 0.025),), price, 6.0, chosen=False) for price in (PAPER, DEAR)]
+    both = (("eod", 0.20), ("dpd", 0.025))
     found += [Setting("credit", both, price, 6.0, chosen=False) for price in (PAPER, DEAR)]
     found += [
         Setting("sst2", (("afr", limit),), price, seconds, chosen=limit != 0.19)

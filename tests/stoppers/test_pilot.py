@@ -23,13 +23,15 @@ def by_definition(curves, *, reduction, persistence):
     while rungs[-1] < 100:
         rungs.append(max(rungs[-1] + 1, round(rungs[-1] * reduction)))
     best, checks, reported, finders, back, doublings, verdicts = -math.inf, 0, [], 0, 0, 0.0, []
+    beyond = []
     for curve in curves:
-        trial, broken, found = [], None, False
+        trial, broken, found, excess = [], None, False, 0.0
         for t, (auc, limits) in enumerate(curve, start=1):
             reported.append((t, auc))
             stop = False
             if auc >= best:
                 checks += 1
+                excess = max(limits["eod"] - 0.25, 0.0) / 0.25
                 if limits["eod"] <= 0.25:
                     back += broken is not None
                     finders += not found
@@ -44,6 +46,11 @@ def by_definition(curves, *, reduction, persistence):
                 peers = sorted((other for step, other in reported if step == t), reverse=True)
                 cut = math.floor((1 - 1 / reduction) * len(peers) + 1e-9)
                 stop = stop or auc < best and cut > 0 and auc < peers[-cut - 1]
+                if excess:
+                    beyond.append((t, excess, -auc))
+                    peers = sorted((other[1:] for other in beyond if other[0] == t), reverse=True)
+                    cut = math.floor((1 - 1 / reduction) * len(peers) + 1e-9)
+                    stop = stop or best == -math.inf and cut > 0 and (excess, -auc) > peers[cut]
             trial.append(stop and t < len(curve))
             if trial[-1]:
                 break
@@ -126,6 +133,17 @@ def test_it_never_stops_what_is_as_good_as_the_best_feasible_by_its_rank():
     assert stops(run_curves(study_of(fw.Pilot(interval=1)), shown))[2] == [False, False]
 
 
+def test_while_nothing_feasible_was_found_those_furthest_beyond_their_limits_stop():
+    shown = [curve([0.8] * 3, [eod] * 3) for eod in (0.4, 0.5, 0.9, 0.3)]
+    study = study_of(fw.Pilot(interval=1))
+    assert [len(trial) for trial in run_curves(study, shown)] == [3, 3, 1, 3]
+    assert (
+        study.trials[2].reason == "eod 0.9 > 0.25, among the 33% of 3 at step 1 that are furthest beyond their limits"
+    )
+    feasible, far = curve([0.5] * 3, [0.1] * 3), curve([0.8] * 3, [0.9] * 3)
+    assert [len(trial) for trial in run_curves(study, [feasible, far])] == [3, 3]  # now it may come back
+
+
 def test_without_limits_it_is_successive_halving_with_rungs_close_together():
     shown = [[(auc, {})] * 4 for auc in (0.5, 0.6, 0.4)]
     study = study_of(fw.Pilot(), constraints=())
@@ -180,7 +198,7 @@ def test_means_of_folds_that_break_a_limit_are_ranked_by_how_far():
         study.tell(trial)
         trials.append(study.trials[-1])
     assert [trial.steps for trial in trials] == [4, 4, 1, 2]
-    assert trials[2].reason == "eod 0.6 > 0.25, among the worst 33% of 3 at fold 1"
+    assert trials[2].reason == "eod 0.6 > 0.25, among the 33% of 3 at step 1 that are furthest beyond their limits"
     assert not verify(study.log.read()).faults
 
 

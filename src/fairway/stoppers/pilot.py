@@ -1,7 +1,8 @@
 """The default stopper: three questions, each answered by what earlier trials showed.
 
 *Is it among the best?* At rungs, steps that grow by `reduction`, all but the best 1/reduction of those that came so far
-stop, by objective alone; never one at least as good as the best feasible checkpoint.
+stop, by objective alone; never one at least as good as the best feasible checkpoint. While nothing feasible was found,
+those beyond a limit are ranked by how far, and the others go on.
 
 *Will a broken limit be met again?* Where violation only grows, a trial beyond a limit is lost; where it comes and goes,
 the best models come from such trials. So it is learned: of all the times that a trial trained as long again while
@@ -13,7 +14,8 @@ second.
 *Is a check worth its price?* Only while the objective is at least as good as the best feasible one (the skip rule of
 ACE), and after a check only once training has cost `wait` of its price: where checks are dear, few are made.
 
-Where a trial is cross-validated fold by fold, means that break a limit are ranked by how far, at the same rungs.
+Where a trial is cross-validated fold by fold, means that break a limit are always ranked by how far, and no second
+question is asked: a mean of some folds does not train its way back.
 
 Everything it remembers is a rank, a count, a minimum or a sum of whole numbers, so that replicas agree.
 """
@@ -86,13 +88,14 @@ class Pilot(Stopper):
 class _Course:
     """One running trial."""
 
-    __slots__ = ("broken", "found", "looked", "price", "rung", "since", "spent")
+    __slots__ = ("beyond", "broken", "found", "looked", "price", "rung", "since", "spent")
 
     def __init__(self, rung: int) -> None:
         self.rung = rung  # the next one
         self.spent = 0  # on training and checks
         self.since = 0  # on training, since the last check
         self.price = 0  # of the last check
+        self.beyond = 0.0  # how far it was beyond its limits at the last check
         self.broken = 0  # the step at which a limit was found broken; 0 if the last check was valid
         self.looked = 0  # the step up to which its doublings are counted
         self.found = False  # something feasible
@@ -118,7 +121,7 @@ class _PilotState(StopperState):
         self._timed = config.interval == "adaptive"
         self._trials: dict[int, _Course] = {}
         self._rungs: defaultdict[int, Ranks] = defaultdict(Ranks)
-        self._beyond: defaultdict[int, PairRanks] = defaultdict(PairRanks)  # by how many folds
+        self._beyond: defaultdict[int, PairRanks] = defaultdict(PairRanks)  # by how far
         self._bar = math.inf if limited else -math.inf  # the loss of the best feasible checkpoint; without limits, none
         self._spent = 0  # C, by all
         self._finders = 0  # I
@@ -144,7 +147,8 @@ class _PilotState(StopperState):
         course = self._course(number)
         if self._limited:
             self._learn(course, step, loss, violation)
-        behind = self._is_behind(course, step, loss) if step >= course.rung else None
+        searching = self._bar == math.inf
+        behind = self._is_behind(course, step, loss, by_limits=searching) if step >= course.rung else None
         if course.broken and self._is_hopeless(course):
             came = f"{self._back} of {self._doublings / _DOUBLING:.0f} that trained as long again came back"
             return f"a limit is broken since step {course.broken}, and {came}"
@@ -152,28 +156,28 @@ class _PilotState(StopperState):
 
     def judge_folds(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
         course = self._course(number)
-        if step < course.rung:
-            return None
-        behind = self._is_behind(course, step, loss)
-        if not violation:
-            return behind
-        beyond = self._beyond[step]  # means that break a limit are compared with each other
-        rank, n = beyond.add(violation, loss), len(beyond)
-        share = self._config.stop_probability
-        return f"among the worst {share:.0%} of {n} at fold {step}" if rank <= share * n + DUST else behind
+        course.beyond = violation or 0.0
+        return self._is_behind(course, step, loss, by_limits=True) if step >= course.rung else None
 
-    def _is_behind(self, course: _Course, step: int, loss: float) -> str | None:
+    def _is_behind(self, course: _Course, step: int, loss: float, *, by_limits: bool) -> str | None:
         """Enter the rung that was reached; why it does not go on, if it is behind."""
         config, rung = self._config, course.rung
         while course.rung <= step:
             rung, course.rung = course.rung, max(course.rung + 1, round(course.rung * config.reduction))
-        ranks = self._rungs[rung]
+        ranks, share = self._rungs[rung], config.stop_probability
         rank, n = ranks.add(loss), len(ranks)
-        if loss <= self._bar or rank > config.stop_probability * n + DUST:
+        if course.beyond:  # it is entered whether or not that counts now: replicas may learn in another order
+            furthest = self._beyond[rung]
+            place, m = furthest.add(course.beyond, loss), len(furthest)
+            if by_limits and place <= share * m + DUST:
+                return f"among the {share:.0%} of {m} at step {rung} that are furthest beyond their limits"
+        if loss <= self._bar or rank > share * n + DUST:
             return None
         return f"not in the best 1/{config.reduction:g} of {n} at step {rung}"
 
     def _learn(self, course: _Course, step: int, loss: float, violation: float | None) -> None:
+        if violation is not None:
+            course.beyond = violation
         if violation == 0.0:
             self._back += course.broken > 0
             self._finders += not course.found
