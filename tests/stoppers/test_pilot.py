@@ -40,7 +40,7 @@ def by_definition(curves, *, reduction, persistence):
                     broken = t
             if broken is not None:
                 doublings += math.log2(t / (t - 1)) if t > broken else 0.0
-                new_trial, going_on = finders / len(reported), (back + 1) / (doublings + 1) / t
+                new_trial, going_on = max(finders, 1) / len(reported), (back + 1) / (doublings + 1) / t
                 stop = persistence * going_on < new_trial - 1e-9
             if t in rungs:
                 peers = sorted((other for step, other in reported if step == t), reverse=True)
@@ -142,6 +142,15 @@ def test_while_nothing_feasible_was_found_those_furthest_beyond_their_limits_sto
     )
     feasible, far = curve([0.5] * 3, [0.1] * 3), curve([0.8] * 3, [0.9] * 3)
     assert [len(trial) for trial in run_curves(study, [feasible, far])] == [3, 3]  # now it may come back
+
+
+def test_a_first_trial_that_never_meets_its_limits_does_not_eat_the_budget():
+    study = study_of(fw.Pilot(interval=1))
+    run_curves(study, [curve([0.8] * 500, [0.9] * 500)])
+    assert study.trials[0].steps == 65  # six doublings without a way back, where seven times as much is asked for
+    assert study.trials[0].reason.endswith(
+        "a limit is broken since step 1, and 0 of 6 that trained as long again came back"
+    )
 
 
 def test_without_limits_it_is_successive_halving_with_rungs_close_together():

@@ -9,7 +9,7 @@ the best models come from such trials. So it is learned: of all the times that a
 beyond its limits, how many came back? With R that came back in D doublings of training, (R + 1) / (D + 1) is the
 chance of the next one, and its price is what the trial has cost so far. A trial stops when a new trial promises
 `persistence` times as much for that price: I trials found something feasible, at a cost of C in all, so I / C each
-second.
+second. Before the first one, I counts as 1, for the next trial may be it.
 
 *Is a check worth its price?* Only while the objective is at least as good as the best feasible one (the skip rule of
 ACE), and after a check only once training has cost `wait` of its price: where checks are dear, few are made.
@@ -192,7 +192,7 @@ class _PilotState(StopperState):
     def _is_hopeless(self, course: _Course) -> bool:
         """Whether training it as long again promises too little, beside what a new trial does for that price."""
         promise = self._config.persistence * (self._back + 1) * self._spent * _DOUBLING
-        return promise < self._finders * course.spent * (self._doublings + _DOUBLING)
+        return promise < max(self._finders, 1) * course.spent * (self._doublings + _DOUBLING)
 
     def finish(self, number: int, *, completed: bool) -> None:
         del completed
