@@ -273,8 +273,12 @@ class TestABrokenDatabase:
         self.check(url, "a file is expected; leave storage out", fw.UsageError)
 
     def test_a_password_is_not_shown(self, tmp_path):
+        for url in (f"postgresql://me:secret@/nothing?host={tmp_path}", "mysql://me:secret@host/db"):
+            with pytest.raises(fw.FairwayError) as caught:
+                open_study(url)
+            assert "secret" not in str(caught.value)
         with pytest.raises(fw.StorageError) as caught:
-            open_study(f"postgresql://me:secret@/nothing?host={tmp_path}")
+            open_study(f"postgresql://me@/nothing?host={tmp_path}&password=secret")
         assert "secret" not in str(caught.value)
 
     def test_a_name_that_is_none(self, tmp_path):

@@ -92,6 +92,7 @@ _MIGRATIONS: dict[int, Callable[[str], Sequence[str]]] = {  # by the version the
         "CREATE INDEX fairway_event_trial ON fairway_event (study, trial)",
     )
 }
+_EXPECTED = "sqlite:///file.db or postgresql://user@host/database is expected"
 
 
 class Stored(NamedTuple):
@@ -100,6 +101,18 @@ class Stored(NamedTuple):
     name: str
     created: float
     events: int
+
+
+def public(url: str) -> str:
+    """A URL as it may be shown: without its password, wherever the driver would take one from.
+
+    >>> public("postgresql://me:secret@host/db?sslpassword=secret")
+    'postgresql://me:***@host/db'
+    """
+    try:
+        return sa.make_url(url).difference_update_query(["password", "sslpassword"]).render_as_string()
+    except ArgumentError:
+        return url
 
 
 class Database:
@@ -113,15 +126,15 @@ class Database:
             if parsed.drivername == "postgresql":
                 parsed = parsed.set(drivername="postgresql+psycopg")
             if parsed.get_backend_name() not in ("sqlite", "postgresql"):
-                raise UsageError(f"storage={url!r}: sqlite:///file.db or postgresql://user@host/database is expected")
+                raise UsageError(f"storage={self._shown!r}: {_EXPECTED}")
             self._sqlite = parsed.get_backend_name() == "sqlite"
             if self._sqlite and parsed.database in (None, "", ":memory:"):
-                raise UsageError(f"storage={url!r}: a file is expected; leave storage out to keep a study in memory")
+                raise UsageError(
+                    f"storage={self._shown!r}: a file is expected; leave storage out to keep a study in memory"
+                )
             self._engine = sa.create_engine(parsed, pool_pre_ping=not self._sqlite)
         except (ArgumentError, NoSuchModuleError) as error:
-            raise UsageError(
-                f"storage={url!r}: sqlite:///file.db or postgresql://user@host/database is expected"
-            ) from error
+            raise UsageError(f"storage={self._shown!r}: {_EXPECTED}") from error
         except ImportError as error:
             raise MissingDependency("PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from error
         weakref.finalize(self, self._engine.dispose)  # connections are closed with the last study that uses them
@@ -171,7 +184,7 @@ class Database:
 
     @property
     def _shown(self) -> str:
-        return sa.make_url(self.url).render_as_string(hide_password=True)
+        return public(self.url)
 
     @contextmanager
     def _talking(self, done: str) -> Iterator[None]:

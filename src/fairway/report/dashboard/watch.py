@@ -22,7 +22,7 @@ from fairway.report.chart import Chart
 from fairway.report.plots import drawn, importance
 from fairway.report.summary import State, goal, number_text, state
 from fairway.report.view import View
-from fairway.storage.sql import Database, Stored
+from fairway.storage.sql import Database, Stored, public
 from fairway.text import shown
 
 POLL_SECONDS = 0.5
@@ -203,8 +203,7 @@ class Desk:
     def __init__(self, url: str) -> None:
         database = Database(url, reading=True)  # or it says what is wrong with the URL
         self.url = url
-        public = sa.make_url(url).difference_update_query(["password", "sslpassword"])  # where libpq takes one too
-        self.shown = public.render_as_string(hide_password=True)
+        self.shown = public(url)
         self._watches: OrderedDict[str, Watch] = OrderedDict()
         self._opening: dict[str, threading.Lock] = {}
         self._lock = threading.RLock()
