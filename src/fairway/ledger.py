@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import deque
 from collections.abc import Mapping
@@ -92,6 +93,17 @@ class Ledger:
         self.ended: str | None = None
         self.best_ignoring_limits: tuple[int, Checkpoint] | None = None
         self.train_saved_ns = 0
+
+    def still(self) -> Ledger:
+        """It as it is now, at the price of its running trials: what ended does not change any more."""
+        still = copy.copy(self)
+        still.courses = list(self.courses)
+        still.running = {number: copy.copy(course) for number, course in self.running.items()}
+        for number, course in still.running.items():
+            still.courses[number] = course
+        still.queue, still.counts, still.verdicts = self.queue.copy(), dict(self.counts), list(self.verdicts)
+        still.terminators, still._columns = dict(self.terminators), copy.copy(self._columns)
+        return still
 
     def fold(self, event: Event) -> None:
         """Take one event in."""

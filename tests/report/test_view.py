@@ -80,6 +80,20 @@ def test_a_thinned_curve_has_its_ends(n, most, data):
     assert (stratum[thin.step] == thin.stratum).all()
 
 
+def test_a_still_view_stays_as_it_was():
+    study = fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], seed=0)
+    study.tell(study.ask(), auc=0.5, eod=0.1)
+    running = study.ask()
+    view = View(study)
+    still = view.still()
+    before = still.trials, still.counts, len(still.ledger.history()), still.position
+    study.tell(running, auc=0.9, eod=0.1)
+    study.tell(study.ask(), auc=0.6, eod=0.1)
+    assert view.update()
+    assert (still.trials, still.counts, len(still.ledger.history()), still.position) == before
+    assert (len(view.trials), view.best.number) == (3, 1)
+
+
 def test_what_is_no_study_says_so():
     with pytest.raises(fw.StorageError, match="'study' is empty: nobody has opened it yet"):
         View(MemoryLog())

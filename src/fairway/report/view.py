@@ -5,6 +5,7 @@ A list of ten thousand trials must not cost a million reports, so what ends a tr
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -66,7 +67,7 @@ class View:
         self.log: Log = study.log if isinstance(study, Study) else study
         self.name = study.name if isinstance(study, Study) else name
         self._lock = threading.Lock()
-        self._position = 0
+        self.position = 0  # of the log, up to which it is known
         events = self.log.read(0, 1)
         if not events or not isinstance(events[0], Opened):
             raise StorageError(f"the study {self.name!r} is empty: nobody has opened it yet")
@@ -93,11 +94,18 @@ class View:
     def update(self) -> bool:
         """Take in what was written since; whether there was anything."""
         with self._lock:
-            events, position = self.log.summary(self._position)
+            events, position = self.log.summary(self.position)
             for event in events:
                 self.ledger.fold(event)
-            self._position = position
+            self.position = position
         return bool(events)
+
+    def still(self) -> View:
+        """It as it is now; this one may be updated while that one is drawn."""
+        with self._lock:
+            view = copy.copy(self)
+            view.ledger, view._lock = self.ledger.still(), threading.Lock()
+            return view
 
     @property
     def courses(self) -> Sequence[Course]:

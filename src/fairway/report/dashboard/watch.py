@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import math
 import threading
@@ -120,7 +119,7 @@ class Watch:
     @property
     def position(self) -> int:
         """Of the log, up to which it is known."""
-        return self.view._position
+        return self.view.position
 
     @property
     def last(self) -> str:
@@ -170,15 +169,7 @@ class Watch:
     def still(self) -> View:
         """The view as it is now: a drawing takes a while, and news must not wait for it."""
         with self._lock:
-            view, ledger = copy.copy(self.view), copy.copy(self.view.ledger)
-            ledger.courses = list(ledger.courses)
-            for number, course in ledger.running.items():  # what ended does not change any more
-                ledger.courses[number] = copy.copy(course)
-            ledger.running = {number: ledger.courses[number] for number in ledger.running}
-            ledger.counts, ledger.verdicts = dict(ledger.counts), list(ledger.verdicts)
-            ledger._columns = copy.copy(ledger._columns)
-            view.ledger = ledger
-            return view
+            return self.view.still()
 
     def facts(self) -> dict[str, Any]:
         """A line in the list of studies."""
