@@ -173,8 +173,9 @@ def make(given: Given) -> Result:
     )
     shares = [max(np.mean([done[s.label, rule, k][1] for k in range(given.seeds)]) for rule in RULES) for s in settings]
     singles = [
-        {"setting": label, "rule": rule, "seed": seed, "regret": value}
-        for (label, rule, seed), (value, _) in done.items()
+        {"setting": setting.label, "rule": rule, "regret_of_seeds": [round(float(value), 4) for value in values]}
+        for setting, row in zip(settings, regret, strict=True)
+        for rule, values in zip(RULES, row, strict=True)
     ]
     text = "\n".join(_report(given, settings, regret, shares)) + "\n"
     return Result(text, singles, lambda path: _draw(path, settings, regret))

@@ -160,7 +160,12 @@ def make(given: Given) -> Result:
         for stopper in STOPPERS
     }
     used = max(result[3] for result in done.values())
-    singles = [{**jobs[key]._asdict(), "path": given.path.name, "regret": value[0]} for key, value in done.items()]
+    singles = [
+        {"stopper": stopper, "binding": binding, **prices._asdict(), "way": way, "regret_of_seeds": values}
+        for stopper, rows in regret.items()
+        for (binding, prices), row in zip(cells, rows.round(4).tolist(), strict=True)
+        for way, values in zip(WAYS, row, strict=True)
+    ]
     return Result("\n".join(_report(given, cells, regret, used)) + "\n", singles, lambda path: _draw(path, regret))
 
 

@@ -13,6 +13,8 @@ import argparse
 import importlib
 import os
 import sys
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,8 @@ from numpy.typing import NDArray
 import fairway as fw
 from bench import runs
 from bench.__main__ import main
-from bench.reproduction import Given, Need, Reproduction, Result
+from bench.pictures import figure
+from bench.reproduction import Given, Need, Reproduction, Result, made_by
 
 METHODS: dict[str, tuple[fw.Sampler, int, int]] = {  # with seeds and evaluations
     "TPE": (fw.TPE(), 8, 200),
@@ -41,6 +44,13 @@ MODELS = {  # what a sampler's proposals depend on, by its module
     "fairway.samplers.gp": tuple(
         f"fairway.models.{name}" for name in ("gaussian_process", "acquisition", "neighbours", "search", "transform")
     ),
+}
+LABELS = {
+    "random": "random",
+    "nsga2": "NSGA-II",
+    "tpe": "Optuna TPE",
+    "ctpe": "OptunaHub c-TPE",
+    "ctpe_paper": "the paper's code",
 }
 TUNED = ("cifar10", "naval_propulsion", "slice_localization")  # the tasks that c-TPE's settings were chosen on
 Setting = tuple[str, str, int]
@@ -96,8 +106,10 @@ def _curves(folder: str, method: str, settings: list[Setting], seeds: int, evals
     return np.reshape(np.array(list(done.values()), np.float32), (len(settings), seeds, evals))
 
 
-def report(folder: str, methods: list[str], processes: int, seeds: int, evals: int) -> str:
+def make(given: Given) -> Result:
     """Each method among the anchors, and our own among themselves."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    folder, methods, evals = str(given.path), given.options.methods, given.options.evals
     anchors = np.load(Path(folder) / "results" / "anchors_curves.npz")
     columns = (anchors["tasks"], anchors["modes"], anchors["percentiles"])
     settings = [(str(task), str(mode), int(level)) for task, mode, level in zip(*columns, strict=True)]
@@ -107,7 +119,7 @@ def report(folder: str, methods: list[str], processes: int, seeds: int, evals: i
         "# c-TPE on 63 constrained tabular settings",
         "",
         "Per-seed average rank among the five anchors and the method itself (1 is best), ± its error over seeds, and",
-        "the ranks that the anchors have in that company; made by `python -m bench run ctpe_tabular`.",
+        f"the ranks that the anchors have in that company. {made_by(given)}",
         "",
         "| method | @50 | @100 | @200 | Optuna TPE | OptunaHub c-TPE | the paper's code | infeasible | median regret |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -115,8 +127,8 @@ def report(folder: str, methods: list[str], processes: int, seeds: int, evals: i
     ours = {}
     for method in methods:
         _, most_seeds, most = METHODS[method]
-        k, n = min(seeds, most_seeds), min(evals, most)
-        curves = ours[method] = _curves(folder, method, settings, k, n, processes)
+        k, n = min(given.seeds, most_seeds), min(evals, most)
+        curves = ours[method] = _curves(folder, method, settings, k, n, given.processes)
         together = np.concatenate([anchors["curves"][:, :, :k, :n], curves[None]])
         at = tuple(b for b in (50, 100, 200) if b <= n)
         found, _ = rank.summarise(together, [*names, "ours"], settings, at)
@@ -145,7 +157,36 @@ def report(folder: str, methods: list[str], processes: int, seeds: int, evals: i
             errors = inside.std(axis=1, ddof=1) / np.sqrt(inside.shape[1])
             pairs = zip(inside.mean(axis=1), errors, strict=True)
             lines.append(f"| {level}% | {' | '.join(f'{mean:.2f} ± {error:.2f}' for mean, error in pairs)} |")
-    return "\n".join(lines) + "\n"
+    singles = [
+        {"method": method, "task": task, "limited": limited, "level": level, "best_of_seeds": best}
+        for method, curves in ours.items()
+        for (task, limited, level), some in zip(settings, curves, strict=True)
+        for best in (
+            {str(b): [float(f"{v:.6g}") for v in some[:, b - 1]] for b in (50, 100, 200) if b <= some.shape[1]},
+        )
+    ]
+    picture = None
+    if "CTPE" in ours:
+        _, k, n = ours["CTPE"].shape
+        among = {LABELS.get(name, name): anchors["curves"][j, :, :k, :n] for j, name in enumerate(names)}
+        among["c-TPE, ours"] = ours["CTPE"]
+        picture = partial(_draw, among=among, levels=levels)
+    return Result("\n".join(lines) + "\n", singles, picture)
+
+
+def _draw(path: Path, among: Mapping[str, Curves], levels: NDArray[np.int64]) -> None:
+    """Average ranks over evaluations, as on the poster, a panel for each level of the limits."""
+    ranks = _ranks(np.stack(list(among.values())))  # (methods, settings, seeds, evaluations)
+    places = np.arange(4, ranks.shape[-1], 5)
+    with figure(path, 3) as axes:
+        for axis, level in zip(axes, (10, 50, 90), strict=True):
+            mean = ranks[:, levels == level].mean(axis=(1, 2))
+            for name, row in zip(among, mean, strict=True):
+                axis.plot(places + 1, row[places], label=name, lw=3 if name == "c-TPE, ours" else 1.5)
+            axis.set(title=f"limits that {level}% meet", xlabel="evaluations")
+            axis.invert_yaxis()
+        axes[0].set_ylabel("average rank, 1 is best")
+        axes[0].legend(frameon=False)
 
 
 def _beside_gp_log(folder: Path, rank: Any, settings: list[Setting], curves: Curves) -> list[str]:
@@ -199,13 +240,6 @@ def _ranks(values: Curves) -> Curves:
     from scipy.stats import rankdata  # noqa: PLC0415 - only here
 
     return np.asarray(rankdata(np.where(np.isinf(values), 1e30, values), axis=0))
-
-
-def make(given: Given) -> Result:
-    """All methods among the anchors."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    options = given.options
-    return Result(report(str(given.path), options.methods, given.processes, given.seeds, options.evals))
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
