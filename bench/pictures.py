@@ -10,15 +10,18 @@ from typing import Any
 
 @contextmanager
 def figure(path: Path, panels: int) -> Iterator[Any]:
-    """Axes side by side, to draw on; the picture is written at the end."""
+    """Axes side by side, more than three in two rows, to draw on; the picture is written at the end."""
     import matplotlib as mpl  # noqa: PLC0415 - optional
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt  # noqa: PLC0415
 
-    drawn, axes = plt.subplots(1, panels, figsize=(5.5 * panels, 4.6), layout="constrained", squeeze=False)
-    for axis in axes[0]:
+    rows = 1 if panels <= 3 else 2
+    across = -(-panels // rows)
+    size = (5.5 * across, 4.6 * rows)
+    drawn, axes = plt.subplots(rows, across, figsize=size, layout="constrained", squeeze=False)
+    for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
-    yield axes[0]
+    yield axes.flat[:panels]
     drawn.savefig(path, dpi=110, metadata={"Software": None})
     plt.close(drawn)
