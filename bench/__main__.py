@@ -28,6 +28,7 @@ HOMES = (
     "bench.papers.ace_curves",
     "bench.papers.staleness",
     "bench.papers.plugged_in",
+    "bench.papers.ctpe_ranks",
     "bench.papers.ctpe_tabular",
     "bench.papers.cikm2021",
     "bench.papers.termination",

