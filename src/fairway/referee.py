@@ -108,7 +108,7 @@ class Referee:
 
     def worth(self, number: int, step: int, loss: float, train_ns: int) -> bool:
         """Whether a constraint that the interval allows is paid for: the skip rule, and what the stopper says."""
-        return loss <= self.bar and self.state.due(number, step, train_ns)
+        return loss <= self.bar and self.state.due(number, step, loss, train_ns)
 
     def check_order(self, offered: Collection[int]) -> Collection[int]:
         """The constraints offered, the likeliest to be violated per second of checking first."""

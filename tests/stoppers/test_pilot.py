@@ -29,7 +29,7 @@ def by_definition(curves, *, reduction, persistence):
         for t, (auc, limits) in enumerate(curve, start=1):
             reported.append((t, auc))
             stop = False
-            if auc >= best:
+            if auc > best:
                 checks += 1
                 excess = max(limits["eod"] - 0.25, 0.0) / 0.25
                 if limits["eod"] <= 0.25:
@@ -131,6 +131,16 @@ def test_where_trials_come_back_they_are_let_go_on():
 def test_it_never_stops_what_is_as_good_as_the_best_feasible_by_its_rank():
     shown = [curve([0.9, 0.9], [0.4, 0.4]), curve([0.9, 0.9], [0.4, 0.4]), curve([0.5, 0.5], [0.1, 0.1])]
     assert stops(run_curves(study_of(fw.Pilot(interval=1)), shown))[2] == [False, False]
+
+
+def test_as_good_as_the_best_feasible_is_not_worth_a_check():
+    shown = [curve([0.5] * 4, [0.1] * 4), curve([0.5] * 4, [0.1] * 4), curve([0.5, 0.6, 0.6, 0.7], [0.1] * 4)]
+    study = study_of(fw.Pilot(interval=1))
+    run_curves(study, shown)
+    assert study.costs.checks == 3
+    study = study_of(fw.Pilot(interval=1, skip=False))
+    run_curves(study, shown)
+    assert study.costs.checks == 12
 
 
 def test_while_nothing_feasible_was_found_those_furthest_beyond_their_limits_stop():

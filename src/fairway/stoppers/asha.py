@@ -64,8 +64,8 @@ class _ASHAState(StopperState):
         self._strata = Strata()
         self._next: dict[int, int] = {}  # by trial: the rung it has not reached yet
 
-    def due(self, number: int, step: int, train_ns: int) -> bool:
-        del train_ns
+    def due(self, number: int, step: int, loss: float, train_ns: int) -> bool:
+        del loss, train_ns
         return not self._config.strata or step >= self._next.get(number, self._config.grace)
 
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:

@@ -11,8 +11,8 @@ chance of the next one, and its price is what the trial has cost so far. A trial
 `persistence` times as much for that price: I trials found something feasible, at a cost of C in all, so I / C each
 second. Before the first one, I counts as 1, for the next trial may be it.
 
-*Is a check worth its price?* Only while the objective is at least as good as the best feasible one (the skip rule of
-ACE), and after a check only once training has cost `wait` of its price: where checks are dear, few are made.
+*Is a check worth its price?* Only while the objective is better than the best feasible one (the skip rule of ACE, but
+for ties), and after a check only once training has cost `wait` of its price: where checks are dear, few are made.
 
 Where a trial is cross-validated fold by fold, means that break a limit are always ranked by how far, and no second
 question is asked: a mean of some folds does not train its way back.
@@ -128,8 +128,10 @@ class _PilotState(StopperState):
         self._back = 0  # R
         self._doublings = 0  # D
 
-    def due(self, number: int, step: int, train_ns: int) -> bool:
+    def due(self, number: int, step: int, loss: float, train_ns: int) -> bool:
         del step
+        if self._config.skip and loss >= self._bar:  # as good as the best is no better
+            return False
         course = self._trials.get(number)
         return course is None or not self._timed or course.since + train_ns >= self._config.wait * course.price
 

@@ -35,9 +35,9 @@ class StopperState(ABC):
         """The same for the means of some folds, with others to come: they may break a limit, and never meet one yet."""
         return self.judge(number, step, loss, violation or None)
 
-    def due(self, number: int, step: int, train_ns: int) -> bool:
+    def due(self, number: int, step: int, loss: float, train_ns: int) -> bool:
         """Whether a constraint may be paid for at this report, which took so long, the interval permitting."""
-        del number, step, train_ns
+        del number, step, loss, train_ns
         return True
 
     def spend(self, number: int, train_ns: int, check_ns: int) -> None:

@@ -141,8 +141,8 @@ class _PaysState(StopperState):
     def judge_folds(self, number: int, step: int, loss: float, violation: float | None) -> None:
         self._other.judge_folds(number, step, loss, violation)
 
-    def due(self, number: int, step: int, train_ns: int) -> bool:
-        return self._other.due(number, step, train_ns)
+    def due(self, number: int, step: int, loss: float, train_ns: int) -> bool:
+        return self._other.due(number, step, loss, train_ns)
 
     def spend(self, number: int, train_ns: int, check_ns: int) -> None:
         self._other.spend(number, train_ns, check_ns)
