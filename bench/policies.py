@@ -200,8 +200,9 @@ def _report(given: Given, settings: Sequence[Setting], regret: Array, shares: Se
         "in mean steps. Used: the largest mean share of the recording that a rule went through. *Chosen on*: the",
         "setting (or one of the same recording and limit) was looked at when the numbers inside `Pilot` were chosen;",
         "the others only judge. The recordings compas and german were looked at for one number, `persistence`, of",
-        "which 5 suited credit and sst2 and 10 those two; what it does before anything feasible was found was chosen on",
-        f"limits that few trainings ever meet, those of afr 0.14, compas 0.1 and german 0.01 among them. {made_by(given)}",
+        "which 5 suited credit and sst2 and 10 those two; what it does before anything feasible was found was chosen",
+        "on limits that few trainings ever meet, those of sst2 0.14, compas 0.1 and german 0.01 among them.",
+        made_by(given),
         "",
     ]
     lines += _counts("all settings", judged)
