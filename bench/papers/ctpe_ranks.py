@@ -270,16 +270,15 @@ def make(given: Given) -> Result:
     at = [*(count for count in READ_AT if count < evaluations), evaluations]
     text = "\n".join(_report(given, curves, ranks.mean(axis=1), by_level, at)) + "\n"
     singles = [
-        {"method": method, **setting._asdict(), "seed": seed, **{f"best_{k}": _plain(curve[k - 1]) for k in at}}
+        {"method": method, **setting._asdict(), "best_of_seeds": {str(k): _plain(of_setting[:, k - 1]) for k in at}}
         for method, of_method in zip(methods, curves, strict=True)
         for setting, of_setting in zip(chosen, of_method, strict=True)
-        for seed, curve in enumerate(of_setting)
     ]
     return Result(text, singles, lambda path: _draw(path, methods, by_level))
 
 
-def _plain(loss: float) -> float | None:
-    return float(f"{loss:.6g}") if np.isfinite(loss) else None
+def _plain(losses: Array) -> list[float | None]:
+    return [float(f"{loss:.6g}") if np.isfinite(loss) else None for loss in losses]
 
 
 def _report(
