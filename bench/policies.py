@@ -155,10 +155,18 @@ def _judge(regret: Mapping[str, Array]) -> Judged:
     return Judged(best, float(less.mean()), runs.error(less), p_of)
 
 
-def _ratios(regret: Array) -> Array:
+def ratios(regret: Array) -> Array:
     """By rule: the geometric mean over settings of its regret over that of the setting's best rule; (s, r, seeds)."""
     means = np.maximum(regret.mean(axis=2), 1e-3)
     return np.asarray(np.exp(np.log(means / means.min(axis=1, keepdims=True)).mean(axis=0)))
+
+
+def beside(regret: Array, place: int) -> tuple[Array, Array]:
+    """By rule: the bounds, at 95%, of its ratio to that of one rule, by a bootstrap of seeds, the same for all."""
+    rng, seeds = np.random.default_rng(0), regret.shape[2]
+    drawn = np.array([ratios(regret[:, :, rng.integers(0, seeds, seeds)]) for _ in range(DRAWS)])
+    low, high = np.quantile(drawn / drawn[:, [place]], (0.025, 0.975), axis=0)
+    return low, high
 
 
 def make(given: Given) -> Result:
@@ -231,17 +239,14 @@ def _counts(what: str, judged: Sequence[Judged]) -> list[str]:
 
 
 def _overall(settings: Sequence[Setting], regret: Array) -> list[str]:
-    rng = np.random.default_rng(0)
-    seeds, ours = regret.shape[2], list(RULES).index(DEFAULT)
-    drawn = np.array([_ratios(regret[:, :, rng.integers(0, seeds, seeds)]) for _ in range(DRAWS)])
-    low, high = np.quantile(drawn / drawn[:, [ours]], (0.025, 0.975), axis=0)
-    means, ratios = regret.mean(axis=2), _ratios(regret)
+    ours = list(RULES).index(DEFAULT)
+    means, of_best = regret.mean(axis=2), ratios(regret)
     worst = (means / means.min(axis=1, keepdims=True)).max(axis=0)
     judging = np.array([not setting.chosen for setting in settings])
-    apart = _ratios(regret[judging]) if judging.any() else np.full(len(RULES), math.nan)
+    apart = ratios(regret[judging]) if judging.any() else np.full(len(RULES), math.nan)
     rows = [
-        (rule, f"{r:.2f}", f"{r / ratios[ours]:.2f}", f"{a:.2f} to {b:.2f}", f"{w:.2f}", f"{j:.2f}")
-        for rule, r, a, b, w, j in zip(RULES, ratios, low, high, worst, apart, strict=True)
+        (rule, f"{r:.2f}", f"{r / of_best[ours]:.2f}", f"{a:.2f} to {b:.2f}", f"{w:.2f}", f"{j:.2f}")
+        for rule, r, a, b, w, j in zip(RULES, of_best, *beside(regret, ours), worst, apart, strict=True)
     ]
     heading = (
         "rule",

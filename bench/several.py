@@ -32,7 +32,7 @@ from bench import runs
 from bench.__main__ import main
 from bench.papers.ace_tables import CURVES, WORKERS
 from bench.pictures import figure
-from bench.policies import CHEAP, COIN, DEAR, PAPER
+from bench.policies import CHEAP, COIN, DEAR, PAPER, beside, ratios
 from bench.reproduction import Given, Reproduction, Result, made_by
 from fairway.referee import Referee
 
@@ -75,7 +75,8 @@ FIXED: dict[str, Callable[[Collection[int]], list[int]]] = {
     "declared": sorted,
     "reversed": lambda offered: sorted(offered, reverse=True),
 }
-WAYS = ("promise", *FIXED, *PAID_AT_ONCE)
+OURS = "promise"
+WAYS = (OURS, *FIXED, *PAID_AT_ONCE)
 
 
 class Job(NamedTuple):
@@ -169,12 +170,6 @@ def make(given: Given) -> Result:
     return Result("\n".join(_report(given, cells, regret, used)) + "\n", singles, lambda path: _draw(path, regret))
 
 
-def ratios(regret: Array) -> Array:
-    """By way: the geometric mean over cells of its mean regret over that of the cell's best way."""
-    means = np.maximum(regret.mean(axis=2), 1e-3)
-    return np.asarray(np.exp(np.log(means / means.min(axis=1, keepdims=True)).mean(axis=0)))
-
-
 def _report(given: Given, cells: list[tuple[str, Prices]], regret: Mapping[str, Array], used: float) -> list[str]:
     lines = [
         "# Several limits",
@@ -185,12 +180,17 @@ def _report(given: Given, cells: list[tuple[str, Prices]], regret: Mapping[str, 
         "reversed: the same in a fixed order. Sum, worst, lexicographic: all are paid, and broken ones ranked by that.",
         f"A search used at most {used:.0%} of the recording. {made_by(given)}",
         "",
-        "## Over all cells: geometric mean of regret over the best way's",
+        "## Over all cells",
+        "",
+        "Geometric mean of regret over that of promise, with the bounds of a bootstrap over seeds, at 95%.",
         "",
     ]
-    lines += runs.table(
-        ("stopper", *WAYS), [(stopper, *(f"{r:.2f}" for r in ratios(values))) for stopper, values in regret.items()]
-    )
+    rows = []
+    for stopper, values in regret.items():
+        means, first = ratios(values), WAYS.index(OURS)
+        bounded = zip(means / means[first], *beside(values, first), strict=True)
+        rows.append((stopper, *(f"{mean:.2f} ({low:.2f} to {high:.2f})" for mean, low, high in bounded)))
+    lines += runs.table(("stopper", *WAYS), rows)
     for stopper, values in regret.items():
         lines += ["", f"## {stopper}", ""]
         rows = []
@@ -205,11 +205,14 @@ def _report(given: Given, cells: list[tuple[str, Prices]], regret: Mapping[str, 
 def _draw(path: Path, regret: Mapping[str, Array]) -> None:
     with figure(path, len(regret)) as axes:
         for axis, (stopper, values) in zip(axes, regret.items(), strict=True):
-            axis.bar(WAYS, ratios(values))
+            means, place = ratios(values), WAYS.index(OURS)
+            low, high = beside(values, place)
+            means = means / means[place]
+            axis.bar(WAYS, means, yerr=(means - low, high - means), capsize=3)
             axis.axhline(1.0, color="black", lw=1)
             axis.set(title=stopper)
             axis.tick_params(axis="x", rotation=30)
-        axes[0].set_ylabel("regret over the best way's")
+        axes[0].set_ylabel("regret, of that by promise")
 
 
 REPRODUCTIONS = (
