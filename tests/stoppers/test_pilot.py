@@ -44,13 +44,13 @@ def by_definition(curves, *, reduction, persistence):
                 stop = persistence * going_on < new_trial - 1e-9
             if t in rungs:
                 peers = sorted((other for step, other in reported if step == t), reverse=True)
-                cut = math.floor((1 - 1 / reduction) * len(peers) + 1e-9)
-                stop = stop or auc < best and cut > 0 and auc < peers[-cut - 1]
+                kept = max(1, math.floor(len(peers) / reduction + 1e-9))
+                stop = stop or auc < best and auc < peers[kept - 1]
                 if excess:
                     beyond.append((t, excess, -auc))
-                    peers = sorted((other[1:] for other in beyond if other[0] == t), reverse=True)
-                    cut = math.floor((1 - 1 / reduction) * len(peers) + 1e-9)
-                    stop = stop or best == -math.inf and cut > 0 and (excess, -auc) > peers[cut]
+                    peers = sorted(other[1:] for other in beyond if other[0] == t)
+                    kept = max(1, math.floor(len(peers) / reduction + 1e-9))
+                    stop = stop or best == -math.inf and (excess, -auc) > peers[kept - 1]
             trial.append(stop and t < len(curve))
             if trial[-1]:
                 break
@@ -144,12 +144,11 @@ def test_as_good_as_the_best_feasible_is_not_worth_a_check():
 
 
 def test_while_nothing_feasible_was_found_those_furthest_beyond_their_limits_stop():
-    shown = [curve([0.8] * 3, [eod] * 3) for eod in (0.4, 0.5, 0.9, 0.3)]
+    shown = [curve([0.8] * 3, [eod] * 3) for eod in (0.4, 0.5, 0.3, 0.35)]
     study = study_of(fw.Pilot(interval=1))
-    assert [len(trial) for trial in run_curves(study, shown)] == [3, 3, 1, 3]
-    assert (
-        study.trials[2].reason == "eod 0.9 > 0.25, among the 33% of 3 at step 1 that are furthest beyond their limits"
-    )
+    assert [len(trial) for trial in run_curves(study, shown)] == [3, 1, 3, 2]
+    why = "eod 0.5 > 0.25, not among the 1/1.75 of 2 at step 1 that are least beyond their limits"
+    assert study.trials[1].reason == why
     feasible, far = curve([0.5] * 3, [0.1] * 3), curve([0.8] * 3, [0.9] * 3)
     assert [len(trial) for trial in run_curves(study, [feasible, far])] == [3, 3]  # now it may come back
 
@@ -167,7 +166,7 @@ def test_without_limits_it_is_successive_halving_with_rungs_close_together():
     shown = [[(auc, {})] * 4 for auc in (0.5, 0.6, 0.4)]
     study = study_of(fw.Pilot(), constraints=())
     assert stops(run_curves(study, shown))[2] == [True]
-    assert study.trials[2].reason == "auc 0.4, not in the best 1/1.5 of 3 at step 1"
+    assert study.trials[2].reason == "auc 0.4, not in the best 1/1.75 of 3 at step 1"
 
 
 @pytest.mark.parametrize(("price", "checks"), [(0.0, 60), (8.0, 30), (80.0, 3)])
@@ -210,14 +209,15 @@ def test_bad_settings_are_refused(settings, sentence):
 def test_means_of_folds_that_break_a_limit_are_ranked_by_how_far():
     study = study_of(fw.Pilot(interval=1))
     trials = []
-    for eod in (0.3, 0.35, 0.6, 0.4):
+    for eod in (0.3, 0.35, 0.32, 0.28):
         trial = study.ask()
         for k in trial.steps(4):
             trial.report(auc=fw.Folds([0.8] * k, of=4), eod=eod)
         study.tell(trial)
         trials.append(study.trials[-1])
-    assert [trial.steps for trial in trials] == [4, 4, 1, 2]
-    assert trials[2].reason == "eod 0.6 > 0.25, among the 33% of 3 at step 1 that are furthest beyond their limits"
+    assert [trial.steps for trial in trials] == [4, 1, 1, 4]
+    why = "eod 0.35 > 0.25, not among the 1/1.75 of 2 at step 1 that are least beyond their limits"
+    assert trials[1].reason == why
     assert not verify(study.log.read()).faults
 
 

@@ -46,7 +46,7 @@ class Pilot(Stopper):
 
     >>> import fairway as fw
     >>> fw.Pilot()
-    Pilot(interval='adaptive', skip=True, reduction=1.5, persistence=7.0, wait=0.25, grace=1)
+    Pilot(interval='adaptive', skip=True, reduction=1.75, persistence=7.0, wait=0.25, grace=1)
     >>> fw.Pilot(reduction=0.5)
     Traceback (most recent call last):
         ...
@@ -55,7 +55,7 @@ class Pilot(Stopper):
 
     _: KW_ONLY
     interval: Interval = "adaptive"
-    reduction: float = 1.5
+    reduction: float = 1.75
     persistence: float = 7.0
     wait: float = 0.25
     grace: int = 1
@@ -166,16 +166,20 @@ class _PilotState(StopperState):
         config, rung = self._config, course.rung
         while course.rung <= step:
             rung, course.rung = course.rung, max(course.rung + 1, round(course.rung * config.reduction))
-        ranks, share = self._rungs[rung], config.stop_probability
+        ranks = self._rungs[rung]
         rank, n = ranks.add(loss), len(ranks)
         if course.beyond:  # it is entered whether or not that counts now: replicas may learn in another order
-            furthest = self._beyond[rung]
-            place, m = furthest.add(course.beyond, loss), len(furthest)
-            if by_limits and place <= share * m + DUST:
-                return f"among the {share:.0%} of {m} at step {rung} that are furthest beyond their limits"
-        if loss <= self._bar or rank > share * n + DUST:
+            beyond = self._beyond[rung]
+            place, m = beyond.add(course.beyond, loss), len(beyond)
+            if by_limits and m - place >= self._kept(m):
+                return f"not among the 1/{config.reduction:g} of {m} at step {rung} that are least beyond their limits"
+        if loss <= self._bar or n - rank < self._kept(n):
             return None
         return f"not in the best 1/{config.reduction:g} of {n} at step {rung}"
+
+    def _kept(self, n: int) -> int:
+        """How many of n go on."""
+        return max(1, math.floor(n / self._config.reduction + DUST))
 
     def _learn(self, course: _Course, step: int, loss: float, violation: float | None) -> None:
         if violation is not None:
