@@ -22,6 +22,8 @@ def figure(path: Path, panels: int) -> Iterator[Any]:
     drawn, axes = plt.subplots(rows, across, figsize=size, layout="constrained", squeeze=False)
     for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
+    for spare in axes.flat[panels:]:
+        spare.set_axis_off()
     yield axes.flat[:panels]
     drawn.savefig(path, dpi=110, metadata={"Software": None})
     plt.close(drawn)
