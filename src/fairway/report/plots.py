@@ -74,7 +74,7 @@ def curves(study: Study | View, trials: Collection[int] | None = None) -> Chart:
     ...         trial.report(loss=(1 - trial.params["rate"]) ** step)
     >>> study.optimize(train, trials=10)
     >>> plots.curves(study, trials=[0, 1]).caption
-    'Each line is a trial. 2 of 10 trials.'
+    'Each line is a trial. A square is where one was stopped. 2 of 10 trials.'
     """
     return _curves.curves(_view(study), trials)
 
