@@ -471,7 +471,7 @@ def test_rows_may_be_sparse():
 
 
 def test_regressors_clusters_and_weights_train_in_passes():
-    study = fw.Study({"unused": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
+    study = fw.Study({"unused": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), stopper=fw.Never(), seed=0)
     scaled = StandardScaler().fit_transform(X[SMALL])
     for estimator, truth, more in (
         (SGDRegressor(random_state=0), Y[SMALL].astype(float), {"sample_weight": np.ones(200)}),
