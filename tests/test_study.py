@@ -65,7 +65,7 @@ class TestOptimize:
         study = make_study()
 
         def train(trial):
-            trial.report(auc=0.5, eod=(lambda: 1 / 0) if trial.number else (lambda: 0.1))
+            trial.report(auc=0.5 + trial.number / 10, eod=(lambda: 1 / 0) if trial.number else (lambda: 0.1))
 
         study.optimize(train, trials=3)
         assert study.counts["failed"] == 2
