@@ -73,7 +73,7 @@ class TestOptimize:
             study.trials[2].reason
             == "ZeroDivisionError: division by zero, raised by constraint 'eod' of trial 2 at step 1"
         )
-        assert study.trials[2].metrics == {"auc": 0.5, "eod": None}
+        assert study.trials[2].metrics == {"auc": 0.7, "eod": None}
 
     def test_a_function_that_never_works_is_given_up_on(self, make_study):
         study = make_study()
