@@ -342,7 +342,7 @@ def test_lightgbms_cross_validation_reports_the_mean(tmp_path):
 
 
 def test_xgboosts_cross_validation_reports_the_mean(tmp_path):
-    study = fw.Study(SPACE, fw.Maximize("auc"), seed=0)
+    study = fw.Study(SPACE, fw.Maximize("auc"), stopper=fw.Never(), seed=0)
     trial = study.ask()
     settings: ClassVar = {"nfold": 3, "seed": 0, "as_pandas": False}
     report = ours_xgboost.callback(trial, "auc")
