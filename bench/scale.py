@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import fairway as fw
-from fairway.clock import WallClock
-from fairway.events import Reported
+from fairway.engine.clock import WallClock
+from fairway.engine.events import Reported
+from fairway.engine.trial import Trial
 from fairway.runners.exchange import Exchange, Line
 from fairway.runners.worker import FLUSH_SECONDS, NEWS_SECONDS, Batches
-from fairway.trial import Trial
 
 WORKERS = (10, 30, 100, 300, 1000, 3000, 10_000)
 PACES = {"10 reports a second": 10.0, "1 report a second": 1.0, "6 reports a minute": 0.1}

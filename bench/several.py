@@ -34,7 +34,7 @@ from bench.papers.ace_tables import CURVES, WORKERS
 from bench.pictures import figure
 from bench.policies import CHEAP, COIN, DEAR, PAPER, beside, ratios
 from bench.reproduction import Given, Reproduction, Result, made_by
-from fairway.referee import Referee
+from fairway.engine.referee import Referee
 
 Array: TypeAlias = NDArray[np.float64]
 BEYOND = "beyond"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import fairway as fw
-from fairway.clock import VirtualClock
+from fairway.engine.clock import VirtualClock
 from tests import faults
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before LightGBM is loaded: its threads wait for each other

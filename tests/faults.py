@@ -23,8 +23,8 @@ import sqlalchemy as sa
 from rich.progress import track
 
 import fairway as fw
+from fairway.engine.verify import verify
 from fairway.storage.sql import Database
-from fairway.verify import verify
 
 SCENARIOS = ("an owner", "several owners", "a worker process", "an owner with worker processes")
 

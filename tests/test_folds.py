@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fairway as fw
-from fairway.events import from_json, to_json
-from fairway.verify import verify
+from fairway.engine.events import from_json, to_json
+from fairway.engine.verify import verify
 
 LINE = {"x": fw.Float(0.0, 1.0)}
 

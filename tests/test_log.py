@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
-from fairway.clock import VirtualClock
-from fairway.events import SAVED, Reported, Told, from_json, to_json
-from fairway.identity import Identity
-from fairway.referee import Referee
+from fairway.engine.clock import VirtualClock
+from fairway.engine.events import SAVED, Reported, Told, from_json, to_json
+from fairway.engine.identity import Identity
+from fairway.engine.referee import Referee
+from fairway.engine.verify import verify
 from fairway.storage.memory import MemoryLog
-from fairway.verify import verify
 from tests.conftest import SPACE, flush, run_curves
 
 LIMITS = (fw.AtMost("eod", 0.25), fw.AtMost("ms", 10.0))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairway import ranks
-from fairway.ranks import PairRanks, Ranks
+from fairway.stoppers.ranks import PairRanks, Ranks
 
 keys = st.one_of(st.integers(-3, 3).map(float), st.floats(allow_nan=False), st.just(math.inf))
 

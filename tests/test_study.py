@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fairway as fw
-from fairway.clock import VirtualClock
+from fairway.engine.clock import VirtualClock
 from fairway.errors import MissingDependency
 from fairway.storage.memory import MemoryLog
 from tests.conftest import SPACE, run_curves

@@ -6,10 +6,10 @@ import threading
 import pytest
 
 import fairway as fw
-from fairway.clock import VirtualClock
-from fairway.events import Reported
-from fairway.referee import Referee
-from fairway.verify import verify
+from fairway.engine.clock import VirtualClock
+from fairway.engine.events import Reported
+from fairway.engine.referee import Referee
+from fairway.engine.verify import verify
 from tests.conftest import flush, run_curves
 
 TWO = (fw.AtMost("eod", 0.25), fw.AtMost("ms", 10.0))

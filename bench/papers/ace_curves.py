@@ -21,7 +21,7 @@ from bench import runs
 from bench.__main__ import main
 from bench.papers.ace_tables import CURVES
 from bench.reproduction import Given, Reproduction, Result
-from fairway.events import Reported
+from fairway.engine.events import Reported
 
 LIMIT = 0.25
 WORKERS = 4

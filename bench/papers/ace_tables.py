@@ -24,7 +24,7 @@ from bench.papers import ace_paper
 from bench.papers.ace_paper import CHEAP, DEAR
 from bench.pictures import figure
 from bench.reproduction import Given, Need, Reproduction, Result, made_by
-from fairway.events import Reported
+from fairway.engine.events import Reported
 from fairway.interval import expected_cost
 from fairway.runners.recording import key
 

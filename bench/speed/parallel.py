@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 import fairway as fw
-from fairway.events import Reported, Told
+from fairway.engine.events import Reported, Told
 
 STEPS, TRIALS = 400, 8
 

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 import fairway as fw
-from fairway.trial import Trial
+from fairway.engine.trial import Trial
 
 TRIALS = STEPS = 1000
 BATCH = 200

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fairway.engine.trial import Trial
     from fairway.errors import FairwayError, StorageError, StudyFailed, UsageError
     from fairway.folds import Folds
     from fairway.problem import AtLeast, AtMost, Maximize, Minimize, Problem
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from fairway.terminators.plateau import Plateau, Target
     from fairway.terminators.regret import RegretBound
     from fairway.terminators.terminator import Terminator, all_of, any_of
-    from fairway.trial import Trial
 
 __version__ = "0.1.0"
 
@@ -59,7 +59,7 @@ _HOMES = {
     "terminators.plateau": ("Plateau", "Target"),
     "terminators.regret": ("RegretBound",),
     "terminators.terminator": ("Terminator", "all_of", "any_of"),
-    "trial": ("Trial",),
+    "engine.trial": ("Trial",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import fairway as fw
+from fairway.engine.events import to_json
+from fairway.engine.record import TrialRecord
+from fairway.engine.verify import verify
 from fairway.errors import FairwayError, MissingDependency, UsageError
-from fairway.events import to_json
-from fairway.history import TrialRecord
 from fairway.report.view import View
 from fairway.storage.sql import Database
 from fairway.text import shown
-from fairway.verify import verify
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,10 +13,10 @@ from typing import Any
 
 import cloudpickle
 
+from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.runners.evaluate import describe
 from fairway.study import Study
-from fairway.trial import Trial
 
 _FUNCTIONS = ("train", "objective", "evaluate")
 

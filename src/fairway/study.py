@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from fairway.checks import whole
+from fairway.engine.events import Enqueued, Status
+from fairway.engine.identity import Identity
+from fairway.engine.owner import Owner
+from fairway.engine.record import TrialRecord
+from fairway.engine.trial import Given, Trial
 from fairway.errors import MissingDependency, UsageError
-from fairway.events import Enqueued, Status
-from fairway.history import History, TrialRecord
-from fairway.identity import Identity
-from fairway.owner import Owner
+from fairway.history import History
 from fairway.problem import Constraint, Objective, Problem
-from fairway.rebuild import rebuild
 from fairway.runners import optimize
+from fairway.runners.rebuild import rebuild
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
 from fairway.seeds import trial_seed
@@ -25,7 +27,6 @@ from fairway.stoppers.stopper import Stopper
 from fairway.storage.log import Log
 from fairway.storage.memory import MemoryLog
 from fairway.terminators.terminator import Terminator, Verdict
-from fairway.trial import Given, Trial
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from fairway.engine.trial import Trial
 from fairway.errors import SpaceExhausted
 from fairway.history import History
 from fairway.problem import AtLeast, AtMost, Constraint, Minimize
@@ -23,7 +24,6 @@ from fairway.space import Choice, Float, Int, Parameter, Value
 from fairway.stoppers.never import Never
 from fairway.study import Study
 from fairway.terminators.terminator import Terminator, Verdict
-from fairway.trial import Trial
 
 MIXED: dict[str, Parameter] = {
     "rate": Float(1e-4, 1.0, log=True),

@@ -14,9 +14,9 @@ import xgboost
 import fairway as fw
 from fairway.constraints import equalized_odds_difference
 from fairway.demo import auc, credit_table
+from fairway.engine.verify import verify
 from fairway.integrations import lightgbm as ours_lightgbm
 from fairway.integrations import xgboost as ours_xgboost
-from fairway.verify import verify
 
 X, Y, GROUP = credit_table(1600)
 TRAIN, JUDGE = (X[::2], Y[::2]), (X[1::2], Y[1::2])

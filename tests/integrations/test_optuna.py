@@ -12,6 +12,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 
 import fairway as fw
+from fairway.engine.verify import verify
 from fairway.integrations.optuna import (
     UNKNOWN,
     ACEPruner,
@@ -24,7 +25,6 @@ from fairway.integrations.optuna import (
     terminate_when,
     to_optuna,
 )
-from fairway.verify import verify
 from tests.conftest import make_recording
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)

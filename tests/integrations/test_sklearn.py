@@ -30,8 +30,8 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fairway as fw
+from fairway.engine.verify import verify
 from fairway.integrations.sklearn import ConstrainedSearchCV, fit_steps, group_scorer
-from fairway.verify import verify
 
 X, Y = load_breast_cancer(return_X_y=True)
 SMALL = np.random.default_rng(0).permutation(len(X))[:200]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fairway as fw
-from fairway.clock import VirtualClock
+from fairway.engine.clock import VirtualClock
 from fairway.errors import MissingDependency
 from fairway.interval import threshold
 from fairway.report import plots

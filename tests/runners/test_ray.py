@@ -14,8 +14,8 @@ import time
 import pytest
 
 import fairway as fw
+from fairway.engine.verify import verify
 from fairway.runners.ray import _how
-from fairway.verify import verify
 
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fairway as fw
-from fairway.events import Asked, Reported, to_json
-from fairway.verify import verify
+from fairway.engine.events import Asked, Reported, to_json
+from fairway.engine.verify import verify
 from tests.conftest import make_recording
 
 STOPPERS = [fw.Never(), fw.ASHA(), fw.ASHA(strata=True), fw.ACE(), fw.ACE(interval="end"), fw.ACE(tolerance="hard")]

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import fairway as fw
-from fairway.events import Reported, Told
+from fairway.engine.events import Reported, Told
+from fairway.engine.verify import verify
 from fairway.storage.memory import MemoryLog
-from fairway.verify import verify
 
 BACKENDS = ["process", "thread"]
 

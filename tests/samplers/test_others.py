@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fairway as fw
+from fairway.engine.identity import Identity
 from fairway.errors import MissingDependency
-from fairway.identity import Identity
 from fairway.testing import MIXED, check_sampler
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
-from fairway.referee import Referee
-from fairway.verify import verify
+from fairway.engine.referee import Referee
+from fairway.engine.verify import verify
 from tests.conftest import SPACE, run_curves
 from tests.stoppers.test_ace import LIMIT, curves, stops, study_of
 

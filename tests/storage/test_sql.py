@@ -10,9 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 import fairway as fw
-from fairway.events import Asked, Ended, Reported
+from fairway.engine.events import Asked, Ended, Reported
+from fairway.engine.verify import verify
 from fairway.storage.sql import VERSION, Database
-from fairway.verify import verify
 from tests.conftest import SPACE, run_curves
 from tests.faults import numbers, start
 

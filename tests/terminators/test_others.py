@@ -7,13 +7,13 @@ import pytest
 
 import fairway as fw
 from fairway.cli import main
-from fairway.events import Judged, from_json, to_json
-from fairway.identity import Identity
+from fairway.engine.events import Judged, from_json, to_json
+from fairway.engine.identity import Identity
+from fairway.engine.verify import verify
 from fairway.runners.progress import describe
 from fairway.storage.memory import MemoryLog
 from fairway.terminators.terminator import Terminator, Verdict
 from fairway.testing import check_terminator
-from fairway.verify import verify
 from tests.conftest import make_recording
 
 LINE = {"x": fw.Float(0.0, 1.0)}

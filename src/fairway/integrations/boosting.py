@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from fairway import feasibility
+from fairway.engine.trial import Given, Trial
 from fairway.errors import StorageError, UsageError
-from fairway.rebuild import Again
+from fairway.runners.rebuild import Again
 from fairway.seeds import trial_seed
 from fairway.space import Value
 from fairway.study import Study
-from fairway.trial import Given, Trial
 
 Limit: TypeAlias = Callable[[Any, int], float]
 """What measures a constraint: called with the booster and how many of its rounds to predict with."""

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fairway.engine.trial import Trial
 from fairway.errors import MissingDependency
 from fairway.integrations import boosting
 from fairway.integrations.boosting import Evaluated, Limit, Rounds
 from fairway.study import Study
-from fairway.trial import Trial
 
 try:
     import lightgbm

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from fairway.checks import whole
+from fairway.engine.trial import Trial
 from fairway.errors import MissingDependency, UsageError
 from fairway.integrations import boosting
 from fairway.integrations.boosting import Evaluated, Limit, Rounds
-from fairway.rebuild import Again
+from fairway.runners.rebuild import Again
 from fairway.study import Study
-from fairway.trial import Trial
 
 try:
     import xgboost

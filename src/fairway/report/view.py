@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway import feasibility
+from fairway.engine.events import Judged, Opened, Reported, Status
+from fairway.engine.identity import Identity
+from fairway.engine.ledger import Course, Ledger
+from fairway.engine.record import TrialRecord
 from fairway.errors import StorageError, UsageError
-from fairway.events import Judged, Opened, Reported, Status
-from fairway.history import TrialRecord
-from fairway.identity import Identity
-from fairway.ledger import Course, Ledger
 from fairway.problem import Problem
 from fairway.space import Space
 from fairway.storage.log import Log

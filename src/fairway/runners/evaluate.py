@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fairway.checks import is_number
+from fairway.engine.events import Status
+from fairway.engine.trial import Trial
 from fairway.errors import UsageError
-from fairway.events import Status
 from fairway.folds import Folds
 from fairway.problem import Problem
-from fairway.trial import Trial
 
 
 def evaluate(function: Callable[[Trial], Any], trial: Trial) -> tuple[Status, str]:

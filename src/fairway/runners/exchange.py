@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from fairway.events import Reported
+from fairway.engine.events import Reported
 from fairway.runners.worker import NEWS_SECONDS, Batches, Done, News
 
 if TYPE_CHECKING:
-    from fairway.owner import Owner
+    from fairway.engine.owner import Owner
 
 
 class Line:

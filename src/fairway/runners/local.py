@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fairway.interrupts import uninterrupted
+from fairway.engine.interrupts import uninterrupted
 from fairway.runners.evaluate import describe, evaluate
 from fairway.runners.run import Outcome, Run, write_down
 
 if TYPE_CHECKING:
+    from fairway.engine.trial import Trial
     from fairway.study import Study
-    from fairway.trial import Trial
 
 
 class LocalHand:

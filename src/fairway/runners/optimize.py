@@ -16,8 +16,8 @@ from fairway.runners.progress import show
 from fairway.runners.run import Hand, Run, write_down
 
 if TYPE_CHECKING:
+    from fairway.engine.trial import Trial
     from fairway.study import Study
-    from fairway.trial import Trial
 
 _MOMENT_SECONDS = 1.0  # for writing down that trials were interrupted, when nothing else is waited for
 

@@ -16,7 +16,7 @@ from fairway.runners.remote import RemoteHand
 from fairway.runners.run import Run
 
 if TYPE_CHECKING:
-    from fairway.owner import Owner
+    from fairway.engine.owner import Owner
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _CODE = "import sys; sys.path[:] = {!r}; from fairway.runners.worker import main; main({})"

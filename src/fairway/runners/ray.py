@@ -27,7 +27,7 @@ from fairway.runners.remote import RemoteHand
 from fairway.runners.run import Run, logger
 
 if TYPE_CHECKING:
-    from fairway.owner import Owner
+    from fairway.engine.owner import Owner
 
 try:
     import ray

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import cloudpickle
 
+from fairway.engine.referee import Referee
 from fairway.errors import StudyFailed, UsageError
-from fairway.referee import Referee
 from fairway.runners.evaluate import describe
 from fairway.runners.exchange import Exchange, Line
 from fairway.runners.run import Hand, Outcome, Run, write_down
@@ -26,7 +26,7 @@ from fairway.runners.worker import NEWS_SECONDS, Begin, Done, Quit, Ready, Writt
 from fairway.seeds import trial_seed
 
 if TYPE_CHECKING:
-    from fairway.owner import Owner
+    from fairway.engine.owner import Owner
 
 _LOOK_SECONDS = 1.0  # between looks whether a silent worker lives
 _PATIENCE_SECONDS = 1.0  # for the news of how a worker ended

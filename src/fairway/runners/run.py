@@ -13,7 +13,7 @@ from fairway.errors import FairwayError, SpaceExhausted, StudyFailed, UsageError
 from fairway.runners.evaluate import describe
 
 if TYPE_CHECKING:
-    from fairway.owner import Owner
+    from fairway.engine.owner import Owner
     from fairway.study import Study
 
 logger = logging.getLogger("fairway")

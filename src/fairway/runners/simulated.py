@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairway.checks import is_finite, positive, whole
-from fairway.clock import VirtualClock, WallClock
+from fairway.engine.clock import VirtualClock, WallClock
 from fairway.errors import UsageError
 from fairway.runners.recording import Recording, key
 from fairway.runners.run import Judge
@@ -24,9 +24,9 @@ from fairway.seeds import stream
 from fairway.space import Value
 
 if TYPE_CHECKING:
-    from fairway.owner import Owner
+    from fairway.engine.owner import Owner
+    from fairway.engine.trial import Trial
     from fairway.study import Study
-    from fairway.trial import Trial
 
 _FLAT_NS = 100_000  # a step past the recorded end
 _PRICED_STEPS = 50  # the first so many steps set the price of a check

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
-from fairway.clock import WallClock
-from fairway.events import Reported, Status, Told
-from fairway.referee import Referee
+from fairway.engine.clock import WallClock
+from fairway.engine.events import Reported, Status, Told
+from fairway.engine.referee import Referee
+from fairway.engine.trial import Trial
 from fairway.runners.evaluate import describe, evaluate
 from fairway.space import Value
-from fairway.trial import Trial
 
 FLUSH_SECONDS = 0.055
 """How long reports wait before they are sent to the owner."""

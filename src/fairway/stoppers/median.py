@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fairway.checks import whole
 from fairway.problem import Problem
-from fairway.ranks import Ranks
+from fairway.stoppers.ranks import Ranks
 from fairway.stoppers.stopper import Stopper, StopperState
 
 

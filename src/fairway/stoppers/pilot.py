@@ -29,7 +29,7 @@ from dataclasses import KW_ONLY, dataclass
 from fairway.checks import positive, whole
 from fairway.errors import UsageError
 from fairway.problem import Problem
-from fairway.ranks import DUST, PairRanks, Ranks
+from fairway.stoppers.ranks import DUST, PairRanks, Ranks
 from fairway.stoppers.stopper import Interval, Stopper, StopperState
 
 _DOUBLING = 1 << 20  # doublings are counted in such parts, to be summed without rounding

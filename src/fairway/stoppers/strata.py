@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from fairway.ranks import DUST, PairRanks, Ranks
+from fairway.stoppers.ranks import DUST, PairRanks, Ranks
 
 
 class Strata:

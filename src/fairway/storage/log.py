@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, runtime_checkable
 
-from fairway.events import Event, Reported
+from fairway.engine.events import Event, Reported
 
 
 @runtime_checkable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 
-from fairway.events import Event, Reported, claim
+from fairway.engine.events import Event, Reported, claim
 
 
 class MemoryLog:

@@ -28,9 +28,9 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
+from fairway.engine.events import Event, Reported, Told, claim, from_json, to_json
+from fairway.engine.interrupts import uninterrupted
 from fairway.errors import FairwayError, MissingDependency, StorageError, UsageError
-from fairway.events import Event, Reported, Told, claim, from_json, to_json
-from fairway.interrupts import uninterrupted
 from fairway.storage import liveness
 
 logger = logging.getLogger("fairway")

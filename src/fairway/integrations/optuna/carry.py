@@ -9,8 +9,8 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState
 
+from fairway.engine.events import Reported
 from fairway.errors import UsageError
-from fairway.events import Reported
 from fairway.integrations.optuna.history import Table, checkpoint_of, constraints_of, excess, objective_of
 from fairway.problem import Constraint
 from fairway.samplers.random import Random

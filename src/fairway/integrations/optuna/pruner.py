@@ -11,6 +11,7 @@ import optuna
 from optuna.pruners import BasePruner
 from optuna.trial import FrozenTrial, TrialState
 
+from fairway.engine.trial import Decision, Given, Trial
 from fairway.errors import UsageError
 from fairway.integrations.optuna.history import excess, objective_of
 from fairway.problem import Constraint, Minimize, Problem
@@ -19,7 +20,6 @@ from fairway.space import Int
 from fairway.stoppers.ace import ACE
 from fairway.stoppers.stopper import Stopper
 from fairway.study import Study
-from fairway.trial import Decision, Given, Trial
 
 _PAID = "fairway:paid"  # the user attribute in which a pruner's measurements are kept, by step
 

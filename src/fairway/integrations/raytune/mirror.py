@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fairway import feasibility
+from fairway.engine.events import ABSENT
+from fairway.engine.trial import Trial
 from fairway.errors import UsageError
-from fairway.events import ABSENT
 from fairway.problem import Problem
 from fairway.samplers.random import Random
 from fairway.samplers.sampler import Sampler
@@ -19,7 +20,6 @@ from fairway.stoppers.stopper import Stopper
 from fairway.storage.memory import MemoryLog
 from fairway.study import Study
 from fairway.terminators.terminator import Terminator
-from fairway.trial import Trial
 
 MEASURED = "fairway"
 """Under what name a result carries what `report` measured."""

@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 import ray
 from ray import tune
 
-from fairway.clock import WallClock
+from fairway.engine.clock import WallClock
+from fairway.engine.events import Reported
+from fairway.engine.referee import Referee
+from fairway.engine.trial import Given, Trial
 from fairway.errors import UsageError
-from fairway.events import Reported
 from fairway.integrations.raytune.mirror import MEASURED, Measured
 from fairway.problem import Problem
-from fairway.referee import Referee
 from fairway.stoppers.stopper import Stopper, StopperState
-from fairway.trial import Given, Trial
 
 _FRESH_SECONDS = 0.1  # for which what the desk said is good enough
 

@@ -16,9 +16,9 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_method_params, _num_samples
 
+from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.folds import Folds
-from fairway.trial import Trial
 
 Scorer = Callable[..., float]
 

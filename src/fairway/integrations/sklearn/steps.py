@@ -14,8 +14,8 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import _num_samples
 
 from fairway.checks import whole
+from fairway.engine.trial import Trial
 from fairway.errors import UsageError
-from fairway.trial import Trial
 
 _SIZES = ("n_estimators", "max_iter")  # of a learner with warm_start: how far it goes
 

@@ -13,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway import feasibility
+from fairway.engine.events import SAVED, Asked, Ended, Enqueued, Event, Judged, Opened, Reported, Status, Told
+from fairway.engine.record import TrialRecord
 from fairway.errors import StorageError
-from fairway.events import SAVED, Asked, Ended, Enqueued, Event, Judged, Opened, Reported, Status, Told
 from fairway.feasibility import Checkpoint
-from fairway.history import Columns, History, TrialRecord
+from fairway.history import Columns, History
 from fairway.problem import Problem
 from fairway.space import Space
 
-_SUMS = ("checkpoint", "peak", "steps", "total", "interval", "train_ns", "check_ns", "checks", "saved")
+_SUMS = ("checkpoint", "peak", "steps", "total", "interval", "train_ns", "check_ns", "checks", "saved", "means")
 """What the end of a trial says of its reports, by the names that `Told` and `Course` share."""
 
 
@@ -33,10 +34,10 @@ class Course:
         "checkpoint",
         "checks",
         "ended",
-        "folds",
         "interval",
         "last_step",
         "losses",
+        "means",
         "notes",
         "params",
         "peak",
@@ -62,7 +63,7 @@ class Course:
         self.verdict: str | None = None
         self.checkpoint: Checkpoint | None = None  # the one that stands for the trial
         self.peak: Checkpoint | None = None  # the one with the best objective, whatever its limits
-        self.folds: dict[int, float] = {}  # the mean of so many folds, while others were to come
+        self.means: Mapping[int, float] = {}  # the objective after so many folds, while others were to come
         self.notes: Mapping[str, Any] = {}
         self.total: int | None = None
         self.interval: int | None = None
@@ -143,7 +144,6 @@ class Ledger:
             return  # its worker was given up, and did not know it yet
         for name, value in self._with(course, event).items():
             setattr(course, name, value)
-        course.folds |= {int(event.noise[i, 2]): float(event.objective[int(event.noise[i, 0])]) for i in _some(event)}
         course.verdict = event.verdict
         self._note_best(event.number, course.peak)
 
@@ -165,19 +165,22 @@ class Ledger:
             raise StorageError(f"the log ends trial {event.number}, which is not running: it is damaged")
         course.status, course.reason, course.notes = event.status, event.reason, event.notes
         course.ended = event.at
+        means = event.means or course.means  # an older log has them in its reports alone
         for name in _SUMS:
             setattr(course, name, getattr(event, name))
+        course.means = means
         self._note_best(event.number, event.peak)
         self.counts[event.status] += 1
         if event.status == "failed":
             self.last_failure = f"trial {event.number}: {event.reason}"
-        if course.verdict is not None:
+        by_stopper = event.left > 0 if event.by_stopper is None else event.by_stopper
+        if course.verdict is not None or by_stopper:
             self.last_stop = f"trial {event.number}: {event.reason}"
         self.train_saved_ns += event.left * course.train_ns // max(course.steps, 1)
         measured = None if event.status == "failed" else event.checkpoint
         seconds = (course.train_ns + course.check_ns) / 1e9
         partial = event.status == "stopped"
-        self._columns.append(event.number, course.x, measured, seconds, partial=partial, some=course.folds)
+        self._columns.append(event.number, course.x, measured, seconds, partial=partial, some=course.means)
 
     def summed(self, told: Told, batch: Reported | None) -> Told:
         """The end of a trial with what is known of it, once its last reports are added."""
@@ -186,7 +189,7 @@ class Ledger:
         last_step, total = known.pop("last_step"), known["total"]
         stopped = course.verdict if batch is None else batch.verdict
         left = 0 if stopped is None or total is None else total - last_step
-        return replace(told, left=left, **known)
+        return replace(told, left=left, by_stopper=stopped is not None, **known)
 
     def _with(self, course: Course, batch: Reported | None) -> dict[str, Any]:
         """What is known of a trial, by the names of its course, once a batch of reports is added."""
@@ -205,6 +208,7 @@ class Ledger:
             "check_ns": course.check_ns + int(batch.check_ns[paid].sum()),
             "checks": course.checks + int(called.sum()),
             "saved": course.saved + int((batch.check_ns[trained] == SAVED).sum()) - late,
+            "means": {**course.means, **_means(batch)},
         }
 
     def _peak(self, so_far: Checkpoint | None, batch: Reported) -> Checkpoint | None:
@@ -252,9 +256,10 @@ class Ledger:
         )
 
 
-def _some(event: Reported) -> list[int]:
-    """Which lines of `noise` are of reports with folds to come."""
-    return np.flatnonzero(event.noise[:, 2] < event.noise[:, 3]).tolist()
+def _means(event: Reported) -> dict[int, float]:
+    """The objective after so many folds, in reports with folds to come."""
+    some = event.noise[event.noise[:, 2] < event.noise[:, 3]]
+    return {int(folds): float(event.objective[int(row)]) for row, _, folds, _ in some}
 
 
 def _checkpoint(event: Reported, i: int) -> Checkpoint:

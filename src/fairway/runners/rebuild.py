@@ -11,15 +11,15 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from fairway.clock import WallClock
+from fairway.engine.clock import WallClock
+from fairway.engine.events import Reported
+from fairway.engine.referee import Referee
+from fairway.engine.trial import Decision, Trial
 from fairway.errors import UsageError
-from fairway.events import Reported
 from fairway.problem import Problem
-from fairway.referee import Referee
 from fairway.runners.evaluate import is_measured
 from fairway.space import Value
 from fairway.stoppers.never import Never
-from fairway.trial import Decision, Trial
 
 
 class Found(Protocol):

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from fairway import feasibility
+from fairway.engine.events import ABSENT, SAVED, Event, Judged, Opened, Reported, Told
+from fairway.engine.identity import Identity
+from fairway.engine.ledger import Ledger
+from fairway.engine.referee import Pace, Referee
 from fairway.errors import StorageError
-from fairway.events import ABSENT, SAVED, Event, Judged, Opened, Reported, Told
-from fairway.identity import Identity
-from fairway.ledger import Ledger
 from fairway.problem import Problem
-from fairway.referee import Pace, Referee
 from fairway.stoppers.stopper import Stopper
 
 

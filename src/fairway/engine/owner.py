@@ -18,17 +18,17 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from fairway.clock import Clock, WallClock
+from fairway.engine.clock import Clock, WallClock
+from fairway.engine.events import Asked, Ended, Enqueued, Event, Judged, Opened, Reported, Status, Told
+from fairway.engine.identity import Identity
+from fairway.engine.ledger import Ledger
+from fairway.engine.referee import Referee
+from fairway.engine.trial import Trial
 from fairway.errors import FairwayError, StorageError, UsageError
-from fairway.events import Asked, Ended, Enqueued, Event, Judged, Opened, Reported, Status, Told
-from fairway.identity import Identity
-from fairway.ledger import Ledger
-from fairway.referee import Referee
 from fairway.seeds import fresh_seed, stream, trial_seed
 from fairway.space import Value
 from fairway.storage.log import Log
 from fairway.terminators.terminator import Verdict
-from fairway.trial import Trial
 
 logger = logging.getLogger("fairway")
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from fairway import feasibility
-from fairway.events import ABSENT, SAVED, Reported, Told
+from fairway.engine.events import ABSENT, SAVED, Reported, Told
 from fairway.problem import Problem
 from fairway.stoppers.stopper import Stopper, StopperState
 

@@ -112,6 +112,8 @@ class Told:
     check_ns: int = 0
     checks: int = 0
     saved: int = 0
+    by_stopper: bool | None = None  # whether the stopper ended it; None in older logs
+    means: Mapping[int, float] = field(default_factory=dict)  # the objective after so many folds, with others to come
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -182,6 +184,7 @@ def from_json(data: Mapping[str, Any]) -> Event:
             content["noise"] = _of_all(content["noise"])
         if kind is Told:
             content |= {name: _checkpoint(*content[name]) for name in ("checkpoint", "peak") if content.get(name)}
+            content["means"] = {int(folds): float(mean) for folds, mean in content.get("means", {}).items()}
         if kind is Judged:
             content |= {name: float(content[name]) for name in ("value", "threshold")}
             content |= {name: int(content[name]) for name in ("worker", "finished")}
@@ -218,7 +221,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
+        return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

@@ -15,11 +15,11 @@ import numpy as np
 
 from fairway import feasibility
 from fairway.checks import MOST, whole
-from fairway.clock import Clock
+from fairway.engine.clock import Clock
+from fairway.engine.events import ABSENT, SAVED, Reported, Status
+from fairway.engine.referee import Pace, Referee
 from fairway.errors import UsageError
-from fairway.events import ABSENT, SAVED, Reported, Status
 from fairway.folds import Folds
-from fairway.referee import Pace, Referee
 from fairway.space import Value
 
 _FLUSH_NS = 1_000_000_000  # a report that comes so long after the last flush sends all since then to the log

@@ -1,0 +1,58 @@
+"""A trial and a checkpoint as people read them: `study.trials` and `study.best`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairway.engine.events import Status
+from fairway.problem import Problem
+from fairway.space import Space, Value
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """What is known of one trial; `study.trials` lists them.
+
+    >>> import fairway as fw
+    >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
+    >>> study.optimize(lambda trial: 0.5, trials=1)
+    >>> study.trials[0].status, study.trials[0].metrics
+    ('completed', {'loss': 0.5})
+
+    `step` and `metrics` are those of the checkpoint that stands for it: its best feasible one; else the least violating
+    measured one; else the best by objective, its constraints unknown (None). `feasible` is None while unknown.
+    """
+
+    number: int
+    params: Mapping[str, Value]
+    status: Status
+    reason: str
+    step: int | None
+    metrics: Mapping[str, float | None]
+    feasible: bool | None
+    steps: int
+    training_seconds: float
+    check_seconds: float
+    notes: Mapping[str, Any]
+
+    @property
+    def partial(self) -> bool:
+        """Whether it was ended before it was done: by the stopper or by a timeout."""
+        return self.status == "stopped"
+
+    def row(self, space: Space, problem: Problem) -> dict[str, Any]:
+        """The trial as a row of a table, with a column for every parameter and metric."""
+        return {
+            "number": self.number,
+            "status": self.status,
+            "feasible": self.feasible,
+            **{f"param.{name}": self.params.get(name) for name in space},
+            **{f"metric.{name}": self.metrics.get(name) for name in problem.metrics},
+            "step": self.step,
+            "steps": self.steps,
+            "training_seconds": self.training_seconds,
+            "check_seconds": self.check_seconds,
+            "reason": self.reason,
+        }
