@@ -7,7 +7,10 @@ import pytest
 
 import fairway as fw
 from fairway.engine.identity import Identity
-from tests.conftest import SPACE
+from fairway.engine.verify import verify
+from fairway.terminators.terminator import Terminator, Verdict
+from fairway.testing import MIXED
+from tests.conftest import LINE, SPACE, TERMINATORS, judged, parabola
 from tests.engine.logs import LIMITS, STOPPERS
 
 
@@ -55,3 +58,35 @@ def test_numbers_of_other_kinds_are_stored_and_what_is_known_of_the_best_value_m
     fw.Study(space, fw.Maximize("auc", best=np.int64(1)), limits, storage=url, seed=0)
     again = fw.Study(space, fw.Maximize("auc"), [fw.AtMost("eod", 0.25, scale=2.0)], storage=url)
     assert again.seed == 0
+
+
+@pytest.mark.parametrize("terminator", TERMINATORS, ids=str)
+def test_a_terminator_is_stored_with_its_study(terminator):
+    space, problem = fw.Space(LINE), fw.Problem(fw.Minimize("loss"))
+    identity = Identity(space, problem, 0, fw.Random(), fw.Never(), terminator)
+    assert Identity.from_json(identity.to_json()).terminator == terminator
+
+
+def test_numbers_of_numpy_can_be_stored(tmp_path):
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    ends = fw.any_of(
+        fw.Plateau(np.int64(3)), fw.Target(np.float32(0.5)), fw.RegretBound(np.float64(0.1), start=np.int32(5))
+    )
+    assert Identity.from_json(judged(ends, storage=url)._owner.identity.to_json()).terminator == ends
+
+
+def test_a_class_of_ones_own_is_not_taken_for_ours():
+    class Plateau(Terminator):
+        def check(self, history):
+            return Verdict(False, f"{len(history)} trials")
+
+    study = judged(Plateau())
+    study.optimize(parabola, trials=2)
+    assert Identity.from_json(study._owner.identity.to_json()).terminator is None
+    assert verify(study.log.read(0)).unchecked == 2
+
+
+def test_a_blend_comes_back_from_json():
+    problem = fw.Problem(fw.Minimize("loss"))
+    identity = Identity(fw.Space(MIXED), problem, 0, fw.Blend({"depth": 3}, threads=2), fw.Never(), None)
+    assert Identity.from_json(identity.to_json()).sampler == identity.sampler
