@@ -64,7 +64,7 @@ def measure(lines: int = 64, rounds: int = 40) -> Costs:
             storage=f"sqlite:///{folder}/study.db",
             seed=0,
         )
-        owner, exchange = study._owner, Exchange(study._owner)
+        owner, exchange = study.owner, Exchange(study.owner)
         there: list[tuple[Connection, Trial]] = []
         ours: list[Line] = []
         for _ in range(lines):
@@ -80,7 +80,7 @@ def measure(lines: int = 64, rounds: int = 40) -> Costs:
         for round_ in range(rounds):
             for _, trial in there:
                 trial.report(auc=0.5 + round_ / 1000, eod=lambda: 0.5)
-                trial._flush()
+                study.owner.journal.drain(trial.driver.batch)
             hear.append(_timed(exchange._hear, ours) / lines)
             exchange._lines = set(ours)
             tell.append(_timed(exchange._tell) / lines)
@@ -101,7 +101,7 @@ def _send(connection: Connection, batch: Reported) -> None:
 
 def _fold_all(trial: Trial, events: Sequence[Reported]) -> None:
     for event in events:
-        trial._referee.fold(event)
+        trial._referee.replay(event)
 
 
 def _timed(call: Callable[..., object], *arguments: object) -> float:

@@ -69,7 +69,7 @@ def _time(report: Callable[[int], None]) -> float:
 def _known(study: fw.Study, trials: int, steps: int, *, first: int = 1) -> None:
     """Fold `trials` x `steps` reports into the study's referee, as if other workers had ruled on them."""
     rng = random.Random(0)  # noqa: S311 - a workload, not a secret
-    referee = study._owner.referee
+    referee = study.owner.referee
     for number in range(trials):
         for step in range(first, first + steps):
             loss = -0.9 * rng.random()
@@ -95,7 +95,7 @@ def _fairway_trial(trials: int, steps: int, at: int, *, first: int = 1, stopper:
     trial._begin(10**9)
     if at:  # as good as any, it passes every rung up to here
         trial.report(auc=1.0, eod=lambda: 0.3, step=at)
-    trial._last = at
+    trial.last_step = at
     return trial
 
 

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from fairway.folds import Folds
     from fairway.problem import AtLeast, AtMost, Maximize, Minimize, Problem
     from fairway.runners.recording import Recording
-    from fairway.runners.simulated import simulate
     from fairway.samplers.blend import Blend
     from fairway.samplers.bore import BORE
     from fairway.samplers.gp import GP
     from fairway.samplers.random import Random
     from fairway.samplers.sampler import Sampler
     from fairway.samplers.tpe import CTPE, TPE
+    from fairway.simulation import simulate
     from fairway.space import Choice, Float, Int, Space
     from fairway.stoppers.ace import ACE
     from fairway.stoppers.asha import ASHA
@@ -39,7 +39,7 @@ _HOMES = {
     "folds": ("Folds",),
     "problem": ("AtLeast", "AtMost", "Maximize", "Minimize", "Problem"),
     "runners.recording": ("Recording",),
-    "runners.simulated": ("simulate",),
+    "simulation": ("simulate",),
     "samplers.blend": ("Blend",),
     "samplers.bore": ("BORE",),
     "samplers.gp": ("GP",),

@@ -106,7 +106,7 @@ class Ledger:
         still.terminators, still._columns = dict(self.terminators), copy.copy(self._columns)
         return still
 
-    def fold(self, event: Event) -> None:
+    def replay(self, event: Event) -> None:
         """Take one event in."""
         if isinstance(event, Reported):
             self._reported(event)

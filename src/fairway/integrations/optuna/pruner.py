@@ -169,8 +169,8 @@ def _write_constraints(trial: optuna.Trial, mirror: _Mirror, ours: Trial) -> Non
     if not limits:
         return
     ours._flush()
-    with mirror.study._owner.lock:
-        standing = mirror.study._owner.ledger.courses[ours.number].checkpoint
+    with mirror.study.owner.lock:
+        standing = mirror.study.owner.ledger.courses[ours.number].checkpoint
     if standing is None:
         return
     storage, number = trial.study._storage, trial._trial_id

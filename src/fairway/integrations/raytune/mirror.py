@@ -80,7 +80,7 @@ class Mirror:
         log.append(state["events"])
         self._open(state["space"], log, state["seed"])
         self.ended, self._longest = set(state["ended"]), state["longest"]
-        owner = self.study._owner
+        owner = self.study.owner
         for number in list(owner.ledger.running):  # Tune begins them again
             owner.give_up(number, "Tune went on without it", retry=0)
 

@@ -88,7 +88,7 @@ class StopperScheduler(FIFOScheduler):  # type: ignore[misc]
             return str(TrialScheduler.CONTINUE)
         reason = self._mirror.hear(trial.trial_id, result)
         if self._desk is not None:
-            self._desk.post(self._mirror.study._owner.referee)
+            self._desk.post(self._mirror.study.owner.referee)
         if not reason:
             return str(TrialScheduler.CONTINUE)
         self.reasons[trial.trial_id] = reason

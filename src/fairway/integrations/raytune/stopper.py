@@ -76,7 +76,7 @@ class TerminatorStopper(Stopper, Callback):  # type: ignore[misc]
 
     def _end(self, trial_id: str, *, error: bool = False) -> None:
         self._mirror.end(trial_id, error=error)
-        said = self._mirror.study._owner.ledger.verdicts
+        said = self._mirror.study.owner.ledger.verdicts
         if said and said[-1].stop and not self.reason:
             self.reason = said[-1].reason
             logger.info("ended: %s", self.reason)
