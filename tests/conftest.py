@@ -19,7 +19,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before LightGBM is loaded: its 
 settings.register_profile("fairway", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fairway")
 
-SPACE = {"x": fw.Float(0.0, 1.0)}
+SPACE = LINE = {"x": fw.Float(0.0, 1.0)}
+TERMINATORS = [
+    fw.Plateau(3),
+    fw.Target(0.2),
+    fw.ExpectedImprovementBelow(0.01),
+    fw.ProbabilityOfImprovementBelow(0.01),
+    fw.any_of(fw.Plateau(3), fw.Target(0.2)),
+    fw.all_of(fw.Plateau(3), fw.any_of(fw.RegretBound("cv", factor=2.0), fw.Target(0.2))),
+]
 
 
 @pytest.fixture(scope="session")
@@ -61,6 +69,17 @@ def run_curves(study, curves, *, lazy=True):
         study.tell(trial)
         everything.append(decisions)
     return everything
+
+
+def parabola(trial):
+    """A loss that is least, 1, where x is 0.3."""
+    return (trial.params["x"] - 0.3) ** 2 + 1.0
+
+
+def judged(terminator, **more):
+    """A study of one loss on one parameter, with a terminator, by random search."""
+    kinds = {"sampler": fw.Random(), "seed": 0, **more}
+    return fw.Study(LINE, fw.Minimize("loss"), terminator=terminator, **kinds)
 
 
 def flush(study):

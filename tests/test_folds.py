@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import fairway as fw
-from fairway.engine.events import from_json, to_json
 from fairway.engine.verify import verify
 
 LINE = {"x": fw.Float(0.0, 1.0)}
@@ -92,22 +91,6 @@ def test_the_noise_of_a_checkpoint_that_is_checked_at_the_end_is_kept(url):
     assert (again.history.folds[0], again.history.noise[0]) == (2, study.history.noise[0])
 
 
-def test_logs_from_before_there_were_folds_are_read():
-    study = fw.Study(LINE, fw.Minimize("error"), seed=0)
-    study.tell(study.ask(), error=0.5)
-    for event in study.log.read(0):
-        old = to_json(event)
-        if old["event"] == "Reported":
-            del old["noise"]
-        elif old["event"] == "Told":
-            old["checkpoint"] = old["checkpoint"][:3]
-        elif old["event"] == "Opened":
-            del old["config"]["terminator"]
-        assert repr(from_json(old)).replace(", 'terminator': None", "") == repr(event).replace(
-            ", 'terminator': None", ""
-        )
-
-
 def cross_validated(trial):
     """Ten folds, one a step; a configuration is as good as its x, and its first fold flatters the odd ones."""
     values = []
@@ -146,18 +129,6 @@ def test_without_limits_too_only_all_folds_count():
 def test_more_folds_than_there_are_is_said():
     with pytest.raises(fw.UsageError, match="of=2: a whole number of at least 3 is expected"):
         fw.Folds([0.1, 0.2, 0.3], of=2)
-
-
-def test_logs_that_do_not_say_of_how_many_folds_mean_all():
-    study = fw.Study(LINE, fw.Minimize("error"), seed=0)
-    study.tell(study.ask(), error=fw.Folds([0.5, 0.7]))
-    for event in study.log.read(0):
-        old = to_json(event)
-        if old["event"] == "Reported":
-            old["noise"] = [row[:3] for row in old["noise"]]
-        elif old["event"] == "Told":
-            old["checkpoint"] = old["checkpoint"][:5]
-        assert repr(from_json(old)) == repr(event)
 
 
 def test_a_mean_of_easy_folds_does_not_look_better_to_samplers_than_all_folds():

@@ -343,19 +343,6 @@ def test_a_trial_that_another_owner_gave_up_is_one_failure_and_its_reports_stay(
     assert verify(study.log.read()).faults == []
 
 
-def test_a_forked_study_is_refused(make_study):
-    study = make_study()
-    study.ask()
-    child = os.fork()
-    if child == 0:
-        try:
-            study.ask()
-        except fw.UsageError as error:
-            os._exit(0 if "made in another process" in str(error) else 2)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
 def test_no_trial_begins_after_the_timeout(make_study):
     study = make_study()
     study.optimize(train, timeout=0.001, workers=2)

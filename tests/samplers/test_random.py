@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 import fairway as fw
+from fairway.testing import check_sampler
 
 
 def test_proposals_depend_on_seed_and_number_alone(make_study):
@@ -21,3 +22,7 @@ def test_proposals_fill_the_space_evenly():
     # 600 draws of 12 cells: chi-square with 11 degrees of freedom is below 31.3 in 999 of 1,000 cases.
     assert len(counts) == 12
     assert ((counts - 50) ** 2 / 50).sum() < 31.3
+
+
+def test_it_conforms():
+    check_sampler(fw.Random(), trials=25)

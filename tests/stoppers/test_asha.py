@@ -7,20 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
-from tests.conftest import SPACE, run_curves
-
-values = st.integers(0, 8).map(lambda k: k / 8)
-curves = st.lists(st.lists(values, min_size=1, max_size=20), min_size=1, max_size=12)
-
-
-def free_study(stopper):
-    return fw.Study(SPACE, fw.Maximize("auc"), stopper=stopper, seed=0)
-
-
-def run(study, curves):
-    return [
-        [decision.stop for decision in trial] for trial in run_curves(study, [[(v, {}) for v in c] for c in curves])
-    ]
+from tests.conftest import run_curves
+from tests.stoppers.free import curves, free_study, run
 
 
 @given(curves, st.integers(2, 4), st.integers(1, 3))
@@ -82,44 +70,7 @@ def test_asha_trains_no_trial_beyond_max_steps(make_study):
     assert len([trial.report(auc=0.6, eod=0.1) for _ in trial.steps()]) == 5
 
 
-def test_median_stops_what_is_behind_the_others_running_means():
-    study = free_study(fw.Median(min_trials=3, grace=2))
-    curves = [[0.2, 0.4, 0.6], [0.4, 0.6, 0.8], [0.6, 0.8, 1.0]]  # running means at step 2: 0.3, 0.5, 0.7
-    assert not any(any(trial) for trial in run(study, curves))
-    assert run(study, [[0.1, 0.49, 0.9]]) == [[False, True]]
-    assert study.trials[-1].reason == "auc 0.49, behind the median of 3 at step 2"
-    assert run(study, [[0.1, 0.51, 0.9]]) == [[False, False, False]]
-
-
-def test_median_waits_for_enough_trials():
-    study = free_study(fw.Median(min_trials=3))
-    assert run(study, [[0.9, 0.9], [0.9, 0.9], [0.1, 0.1]])[-1] == [False, False]
-
-
-def test_half_at_compares_once_and_only_after_enough_completed():
-    study = free_study(fw.HalfAt(step=2, after=3))
-    assert not any(any(trial) for trial in run(study, [[0.5, value, 0.5] for value in (0.9, 0.8, 0.1)]))
-    assert run(study, [[0.9, 0.2, 0.9]]) == [[False, True]]
-    assert "not in the better half of 4 at step 2" in study.trials[-1].reason
-    assert run(study, [[0.1, 0.85, 0.1]]) == [[False, False, False]]
-
-
-@given(curves)
-def test_never_never_stops(curves):
-    assert not any(any(trial) for trial in run(free_study(fw.Never()), curves))
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (lambda: fw.ASHA(reduction=1), "reduction=1"),
-        (lambda: fw.ASHA(grace=0), "grace=0"),
-        (lambda: fw.ASHA(max_steps=0), "max_steps=0"),
-        (lambda: fw.Median(min_trials=0), "min_trials=0"),
-        (lambda: fw.HalfAt(step=True), "step=True"),
-        (lambda: fw.Never(interval=1.5), "interval=1.5"),
-    ],
-)
-def test_a_bad_configuration_gets_one_clear_sentence(make, sentence):
-    with pytest.raises(fw.UsageError, match=sentence):
-        make()
+@pytest.mark.parametrize("wrong", [{"reduction": 1}, {"grace": 0}, {"max_steps": 0}])
+def test_a_bad_configuration_gets_one_clear_sentence(wrong):
+    with pytest.raises(fw.UsageError, match="{}={}".format(*next(iter(wrong.items())))):
+        fw.ASHA(**wrong)

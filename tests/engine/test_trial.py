@@ -456,3 +456,40 @@ def test_a_verdict_is_sent_with_the_row_that_it_is_about(make_study, monkeypatch
     assert study.counts["stopped"] > 5
     assert study.last_stop
     assert verify(study.log.read()).faults == []
+
+
+def test_a_stopped_trial_never_runs_another_step(make_study):
+    study, steps = make_study(fw.ACE(interval=1, tolerance="hard")), []
+    trial = study.ask()
+    for step in trial.steps(10):
+        steps.append(step)
+        trial.report(auc=0.5, eod=0.9 if step == 4 else 0.1)
+    assert steps == [1, 2, 3, 4]
+    assert trial.stopped
+    assert repr(trial) == f"Trial(number=0, params={trial.params}, status='running')"
+    study.tell(trial)
+    assert repr(trial).endswith("status='stopped')")
+
+
+def test_a_loop_that_is_told_from_inside_ends(make_study):
+    study, steps = make_study(), []
+    trial = study.ask()
+    for step in trial.steps(10):
+        steps.append(step)
+        study.tell(trial, auc=0.5, eod=0.1)
+    assert steps == [1]
+
+
+def test_a_trial_that_was_cut_before_its_first_report_failed(timed):
+    study, clock = timed()
+
+    def train(trial):
+        clock.now += 10**9
+        return {"auc": 0.5, "eod": 0.1}
+
+    study.optimize(train, trials=1, trial_timeout=0.5)
+    assert study.trials[0].status == "completed"  # what it returned is its last word: nothing was left to cut
+    trial = study.ask()
+    trial._cut = "the end of the simulation"
+    study.tell(trial)
+    assert (study.trials[1].status, study.trials[1].reason) == ("failed", "the end of the simulation")

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway import ranks
+from fairway.stoppers import ranks
 from fairway.stoppers.ranks import PairRanks, Ranks
 
 keys = st.one_of(st.integers(-3, 3).map(float), st.floats(allow_nan=False), st.just(math.inf))

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+
+import fairway as fw
+from fairway.engine.events import Judged, from_json, to_json
+from fairway.storage.memory import MemoryLog
+from fairway.terminators.terminator import Verdict
+from tests.conftest import LINE
+from tests.engine.logs import acts_up_to, fingerprint, live, reopen, stoppers
+
+
+@given(stoppers, acts_up_to(60))
+def test_events_survive_json(stopper, acts):
+    study, log = live(stopper, acts), MemoryLog()
+    for event in study.log.read():
+        text = json.dumps(to_json(event), allow_nan=False)
+        log.append([from_json(json.loads(text))])
+        assert to_json(log.read()[-1]) == to_json(event)
+    assert fingerprint(reopen(study, log)) == fingerprint(study)
+
+
+@pytest.mark.parametrize("data", [{"event": "Exploded"}, {"event": []}, {"event": "Asked"}, {"event": "Reported"}, {}])
+def test_what_is_no_event_is_refused_with_a_sentence(data):
+    with pytest.raises(fw.UsageError, match="no event of a fairway log"):
+        from_json(data)
+
+
+def test_a_verdict_without_numbers_survives_the_log():
+    said = Judged(0, 3, *Verdict(False, "too early"), at=1.0)
+    assert repr(from_json(to_json(said))) == repr(said)
+
+
+def test_logs_from_before_there_were_folds_are_read():
+    study = fw.Study(LINE, fw.Minimize("error"), seed=0)
+    study.tell(study.ask(), error=0.5)
+    for event in study.log.read(0):
+        old = to_json(event)
+        if old["event"] == "Reported":
+            del old["noise"]
+        elif old["event"] == "Told":
+            old["checkpoint"] = old["checkpoint"][:3]
+        elif old["event"] == "Opened":
+            del old["config"]["terminator"]
+        assert repr(from_json(old)).replace(", 'terminator': None", "") == repr(event).replace(
+            ", 'terminator': None", ""
+        )
+
+
+def test_logs_that_do_not_say_of_how_many_folds_mean_all():
+    study = fw.Study(LINE, fw.Minimize("error"), seed=0)
+    study.tell(study.ask(), error=fw.Folds([0.5, 0.7]))
+    for event in study.log.read(0):
+        old = to_json(event)
+        if old["event"] == "Reported":
+            old["noise"] = [row[:3] for row in old["noise"]]
+        elif old["event"] == "Told":
+            old["checkpoint"] = old["checkpoint"][:5]
+        assert repr(from_json(old)) == repr(event)

@@ -1,0 +1,376 @@
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import fairway as fw
+from fairway.engine.clock import VirtualClock, WallClock
+from fairway.engine.events import Judged, Reported, Told
+from fairway.engine.verify import verify
+from fairway.storage.memory import MemoryLog
+from fairway.terminators.terminator import Terminator, Verdict
+from tests.conftest import SPACE, flush, judged, parabola
+from tests.engine.logs import LIMITS, acts_up_to, fingerprint, live, reopen, stoppers
+
+
+@given(stoppers, acts_up_to(40), acts_up_to(20))
+def test_a_replayed_study_decides_as_the_live_one_goes_on_to(stopper, before, after):
+    one = live(stopper, before)
+    copy = MemoryLog()
+    copy.append(list(one.log.read()))
+    other = reopen(one, copy)
+    for study in (one, other):
+        study._owner.clock = VirtualClock()
+    for _, auc, eod, ms, _, _ in after:
+        decisions = []
+        for study in (one, other):
+            trial = study.ask()
+            decisions.append([trial.report(auc=auc, eod=eod, ms=ms)])
+            if not trial.stopped:
+                decisions[-1].append(trial.report(auc=auc / 2, eod=lambda v=eod: v, ms=ms))
+            study.tell(trial)
+        assert decisions[0] == decisions[1]
+
+
+@given(stoppers, acts_up_to(60))
+def test_owners_of_one_log_come_to_know_the_same(stopper, acts):
+    study = live(stopper, acts, owners=2)
+    assert fingerprint(reopen(study, study.log)) == fingerprint(study)
+
+
+def test_a_tell_that_comes_after_another_worker_ended_the_trial_is_refused(make_study):
+    study = make_study()
+    trial = study.ask()
+    trial.report(auc=0.5, eod=0.1)
+    study.log.append([Told(0, "failed", "lost its worker", 0.0, 99, 0)])
+    with pytest.raises(fw.UsageError, match=r"trial 0 was ended by another worker \(lost its worker\)"):
+        study.tell(trial)
+    assert (trial.status, study.trials[0].status) == ("failed", "failed")
+    study.tell(study.ask(), auc=0.6, eod=0.1)
+    assert study.best.number == 1
+
+
+class Crowded(MemoryLog):
+    """A log into which another owner writes just before every other append."""
+
+    def __init__(self):
+        super().__init__()
+        self.other = None
+        self.calls = 0
+
+    def append(self, events):
+        other, self.other = self.other, None  # not while the other one writes
+        self.calls += other is not None
+        if other is not None and self.calls % 2:
+            trial = other.ask()
+            trial.report(auc=0.5, eod=0.1)
+            other.tell(trial)
+        self.other = other
+        return super().append(events)
+
+
+@given(stoppers, acts_up_to(30))
+def test_what_others_write_at_the_same_moment_is_neither_lost_nor_doubled(stopper, acts):
+    log = Crowded()
+    study, other = (fw.Study(SPACE, fw.Maximize("auc"), LIMITS, stopper=stopper, seed=0, storage=log) for _ in range(2))
+    log.other, told = other, 0
+    for _, auc, eod, ms, lazy, _ in acts:
+        trial = study.ask()
+        for _ in trial.steps(3):
+            trial.report({"auc": auc, "eod": (lambda v=eod: v) if lazy else eod, "ms": ms})
+        study.tell(trial)
+        told += 1
+    log.other = None
+    for each in (study, other):
+        flush(each)
+    reports = [event for event in log.read() if isinstance(event, Reported)]
+    rows = [(event.worker, act) for event in reports for act in event.acts.tolist()]
+    assert len(rows) == len(set(rows))
+    assert verify(log.read()).faults == []
+    assert sum(study.counts.values()) == len(study.trials) >= told
+    assert fingerprint(study) == fingerprint(other)
+
+
+def test_two_studies_on_one_log_share_numbers_and_findings():
+    log = MemoryLog()
+    one, other = (fw.Study(SPACE, fw.Maximize("auc"), LIMITS[:1], seed=0, storage=log) for _ in range(2))
+    first, second = one.ask(), other.ask()
+    assert (first.number, second.number) == (0, 1)
+    one.tell(first, auc=0.8, eod=0.1)
+    assert other.ask().number == 2
+    assert other.best.metrics == {"auc": 0.8, "eod": 0.1}
+    assert np.array_equal(other.history.number, [0])
+
+
+def evaluate(trial):
+    x = trial.params["x"]
+    return {"auc": x, "eod": x / 2}
+
+
+class Unreliable(MemoryLog):
+    """A log whose disk is full now and then, or cannot be read."""
+
+    def __init__(self):
+        super().__init__()
+        self.full = self.unreadable = False
+
+    def read(self, since=0, most=None):
+        if self.unreadable:
+            self.unreadable = False
+            raise OSError(5, "Input/output error")
+        return super().read(since, most)
+
+    def append(self, events):
+        if self.full:
+            self.full = False
+            raise OSError(28, "No space left on device")
+        return super().append(events)
+
+
+class TestAFullDisk:
+    @pytest.mark.parametrize("reported", [False, True])
+    def test_a_tell_that_could_not_be_written_may_be_tried_again(self, make_study, reported):
+        study = make_study(storage=Unreliable())
+        trial = study.ask()
+        trial.report(auc=0.5, eod=0.1)
+        if reported:
+            trial._flush()
+        study.log.full = True
+        with pytest.raises(fw.StorageError, match=r"could not be written \(.*No space left on device\)"):
+            study.tell(trial)
+        assert trial.status == "running"
+        study.tell(trial)
+        assert study.trials[0].metrics == {"auc": 0.5, "eod": 0.1}
+        assert make_study(storage=study.log).best == study.best
+
+    def test_a_run_ends_with_the_error_and_goes_on_later(self, make_study):
+        study = make_study(storage=Unreliable())
+
+        def fill(trial):
+            study.log.full = trial.number == 2
+            return evaluate(trial)
+
+        with pytest.raises(fw.StorageError):
+            study.optimize(fill, trials=10)
+        assert study.counts == {"running": 0, "completed": 2, "stopped": 0, "failed": 1}
+        study.optimize(evaluate, trials=2)
+        assert study.counts["completed"] == 4
+
+
+def test_threads_may_share_a_study(make_study):
+    study = make_study(fw.ACE(interval=1))
+
+    def work():
+        for _ in range(50):
+            trial = study.ask()
+            for step in trial.steps(5):
+                trial.report(auc=trial.params["x"] * step, eod=lambda: 0.1)
+            study.tell(trial)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switch)
+    assert [trial.number for trial in study.trials] == list(range(200))
+    assert study.counts["running"] == study.counts["failed"] == 0
+    assert make_study(fw.ACE(interval=1), storage=study.log).trials == study.trials
+
+
+def test_a_stop_that_another_owner_was_told_ends_this_run_too():
+    log, ends = MemoryLog(), fw.RegretBound(1e-12, start=200)
+    one, other, different = judged(ends, storage=log), judged(ends, storage=log), judged(fw.Target(9.0), storage=log)
+
+    def said_to(owner, trials):
+        return lambda trial: (
+            owner.append(Judged(owner.referee.worker, trial.number, True, "enough", 0.0, 1.0, at=0.0)) and 1.0
+            if trial.number == trials
+            else 2.0 + trial.params["x"]
+        )
+
+    one.optimize(said_to(different._owner, 5), trials=10)
+    assert len(one.trials) == 10
+    one.optimize(said_to(other._owner, 15), trials=30)
+    assert (one.ended, len(one.trials)) == ("enough", 16)
+
+
+def test_another_terminator_is_heard_though_the_one_before_was_overruled():
+    log = MemoryLog()
+    judged(fw.Target(5.0), storage=log).optimize(parabola, trials=100)
+    study = judged(fw.Target(4.0), storage=log)
+    study.optimize(parabola, trials=30)
+    assert len(study.trials) == 2
+    study.optimize(parabola, trials=30)
+    assert len(study.trials) == 32
+
+
+@pytest.mark.parametrize("said", [None, True, (True, "enough"), Verdict("no", "no")])
+def test_a_terminator_that_says_something_else_is_named(said):
+    class Odd(Terminator):
+        def check(self, history):
+            del history
+            return said
+
+    with pytest.raises(fw.UsageError, match=r"Odd\(\) said .*: a Verdict\(stop, reason, ...\) is expected"):
+        judged(Odd()).optimize(parabola, trials=3)
+
+
+def test_a_resumed_study_is_judged_as_if_it_had_never_been_interrupted():
+    whole, log = judged(fw.Plateau(10)), MemoryLog()
+    whole.optimize(parabola, trials=1000)
+    for _ in range(3):
+        judged(fw.Plateau(10), storage=log).optimize(parabola, trials=4)
+    resumed = judged(fw.Plateau(10), storage=log)
+    resumed.optimize(parabola, trials=1000)
+    assert [repr(said) for said in resumed.verdicts] == [repr(said) for said in whole.verdicts]
+    assert resumed.ended == whole.ended
+
+
+def test_a_dear_rule_is_asked_less_often_as_trials_grow():
+    study = judged(fw.RegretBound(1e-12, start=100))
+    study.optimize(parabola, trials=160)
+    asked = [finished for finished, _ in study.verdicts]
+    assert asked[:101] == [*range(1, 101), 102]
+    assert asked[-3:] == [153, 156, 159]
+    joined = judged(fw.any_of(fw.RegretBound(1e-12, start=100), fw.Plateau(1000)))
+    joined.optimize(parabola, trials=160)
+    assert len(joined.verdicts) == 160
+    asked = [finished for finished, verdict in joined.verdicts if "regret bound" in verdict.reason]
+    assert asked[-3:] == [153, 156, 159]
+
+
+def test_a_forked_study_is_refused(make_study):
+    study = make_study()
+    study.ask()
+    child = os.fork()
+    if child == 0:
+        try:
+            study.ask()
+        except fw.UsageError as error:
+            os._exit(0 if "made in another process" in str(error) else 2)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_study_opened_without_a_seed_takes_that_of_its_log():
+    log = fw.Study(SPACE, fw.Maximize("auc"), seed=3).log
+    assert fw.Study(SPACE, fw.Maximize("auc"), storage=log).seed == 3
+    with pytest.raises(fw.UsageError, match="has seed 3; leave seed out, or give that one"):
+        fw.Study(SPACE, fw.Maximize("auc"), storage=log, seed=4)
+
+
+def test_a_log_that_cannot_be_read_gets_a_sentence(make_study):
+    study = make_study(storage=Unreliable())
+    study.log.unreadable = True
+    with pytest.raises(fw.StorageError, match=r"the log could not be read \(.*Input/output error"):
+        study.ask()
+    assert study.ask().number == 0
+
+
+class Forsaken(MemoryLog):
+    """A log whose workers are gone when the test says so."""
+
+    def __init__(self):
+        super().__init__()
+        self.gone = set()
+
+    def lost(self, workers):
+        return self.gone & set(workers)
+
+
+def test_a_configuration_that_is_lost_with_its_worker_is_tried_once_more_and_not_again(make_study):
+    log = Forsaken()
+    first, second, third = (make_study(storage=log) for _ in range(3))
+    lost = first.ask()
+    log.gone = {0}
+    again = second.ask()
+    assert (again.number, again.params) == (1, lost.params)
+    assert (second.trials[0].status, second.trials[0].reason) == ("failed", "lost its worker")
+    log.gone = {0, 1}
+    assert third.ask().params != lost.params
+    assert [trial.status for trial in third.trials] == ["failed", "failed", "running"]
+    with pytest.raises(fw.UsageError, match="trial 0 was ended by another worker"):
+        first.tell(lost, auc=0.5, eod=0.1)
+
+
+def test_a_further_worker_starts_from_what_is_known_and_hears_of_others_alone(make_study):
+    study = make_study()
+    owner = study._owner
+    study.tell(study.ask(), auc=0.5, eod=0.1)
+    referee = owner.enlist()
+    worker = referee.worker
+    assert (worker, referee.incumbent) == (1, owner.referee.incumbent)
+    assert not owner.has_news(worker)
+    study.tell(study.ask(), auc=0.7, eod=0.1)
+    assert owner.has_news(worker)
+    events, position = owner.news(worker)
+    for event in map(pickle.loads, events):
+        referee.fold(event)
+    assert referee.incumbent == owner.referee.incumbent
+    assert position == len(study.log.read())
+    asked = owner.assign(worker)
+    assert owner.tell_for(Told(asked.number, "failed", "no luck", 0.0, worker, 1), None)
+    assert not owner.has_news(worker)  # its own doing is no news to it
+    owner.dismiss(worker)
+    study.tell(study.ask(), auc=0.8, eod=0.1)
+    assert not owner.has_news(worker)
+    assert (study.trials[2].status, study.trials[2].reason) == ("failed", "no luck")
+
+
+def test_news_comes_in_pieces_that_any_connection_takes(make_study):
+    study = make_study()
+    owner = study._owner
+    worker = owner.enlist().worker
+    for _ in range(200):
+        study.tell(study.ask(), auc=0.5, eod=0.1)
+    pieces = []
+    while owner.has_news(worker):
+        pieces.append(owner.news(worker))
+    assert len(pieces) > 1
+    assert max(sum(map(len, events[:-1])) for events, _ in pieces) < 65536
+    positions = [position for _, position in pieces]
+    assert positions == sorted(positions)
+    assert sum(len(events) for events, _ in pieces) == 400  # a report and an end each
+
+
+class Late(WallClock):
+    """The machine's clock, a second from now."""
+
+    ns = staticmethod(lambda: time.perf_counter_ns() + 1_000_000_000)
+
+
+def test_the_pulse_sends_what_has_waited_and_learns_what_others_wrote(make_study):
+    log = MemoryLog()
+    study, other = make_study(storage=log), make_study(storage=log)
+    study.ask().report(auc=0.5, eod=0.1)
+    study._owner.pulse()
+    assert not any(isinstance(event, Reported) for event in log.read())  # it has not waited long
+    study._owner.clock = Late()
+    study._owner.pulse()
+    assert sum(isinstance(event, Reported) for event in log.read()) == 1
+    other.tell(other.ask(), auc=0.9, eod=0.1)
+    assert study._owner.ledger.counts["completed"] == 0
+    study._owner.pulse()
+    assert study._owner.ledger.counts["completed"] == 1
+
+
+def test_in_virtual_time_nothing_waits_and_an_idle_owner_has_no_pulse(make_study):
+    study = make_study()
+    study._owner.pulse()
+    study._owner.clock = VirtualClock()
+    study.ask().report(auc=0.5, eod=0.1)
+    study._owner.clock.now += 10**10
+    study._owner.pulse()
+    assert not any(isinstance(event, Reported) for event in study.log.read())
