@@ -82,7 +82,7 @@ def test_verify_agrees_with_an_honest_log_and_not_with_another(url, study, capsy
     assert main(["verify", url, "study"]) == 0
     assert "all agree" in capsys.readouterr().out
     database = Database(url)
-    with database._engine.begin() as connection:
+    with database.access.engine.begin() as connection:
         tamper = (
             """UPDATE fairway_event SET body = replace(body, '"interval":1', '"interval":2') WHERE kind = 'Reported'"""
         )

@@ -172,7 +172,7 @@ def test_what_finished_before_any_had_all_folds_is_moved_once_one_has():
         values = [trial.params["x"] + (0.0 if k == 0 else 2.0) for k in range(folds)]
         for k in range(1, folds + 1):
             trial.report(error=fw.Folds(values[:k], of=5))
-        trial._cut = "" if folds == 5 else "out of time"
+        trial.driver.cut("" if folds == 5 else "out of time")
         study.tell(trial)
     history = study.history
     np.testing.assert_allclose(history.loss, history.x[:, 0] + 1.6)

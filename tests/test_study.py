@@ -116,7 +116,7 @@ class TestWherePeersFail:
         self, make_study, stopper
     ):
         study = make_study(stopper)
-        study._owner.clock = VirtualClock()
+        study.owner.clock = VirtualClock()
         run_curves(study, [[(0.9, {"eod": 0.5})] * 20] * 20)
         run_curves(study, [[(0.6, {"eod": 0.1})] * 20])
         assert study.trials[-1].status == "completed"

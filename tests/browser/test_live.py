@@ -86,7 +86,7 @@ def test_a_new_trial_appears_within_two_seconds_of_its_end(browser, address, url
 def test_a_running_trial_grows_before_ones_eyes(browser, address, url):
     study = fw.Study(SPACE, fw.Minimize("loss"), storage=url, name="growing", seed=0)
     trial = study.ask()
-    study._owner.flush()
+    study.owner.journal.flush()
     browser.get(page(address, "growing", 0))
     wait(browser, "document.getElementById('charts-wait').textContent.includes('reported nothing yet')")
     for step in trial.steps(3):

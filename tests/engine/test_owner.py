@@ -27,7 +27,7 @@ def test_a_replayed_study_decides_as_the_live_one_goes_on_to(stopper, before, af
     copy.append(list(one.log.read()))
     other = reopen(one, copy)
     for study in (one, other):
-        study._owner.clock = VirtualClock()
+        study.owner.clock = VirtualClock()
     for _, auc, eod, ms, _, _ in after:
         decisions = []
         for study in (one, other):
@@ -141,7 +141,7 @@ class TestAFullDisk:
         trial = study.ask()
         trial.report(auc=0.5, eod=0.1)
         if reported:
-            trial._flush()
+            study.owner.journal.drain(trial.driver.batch)
         study.log.full = True
         with pytest.raises(fw.StorageError, match=r"could not be written \(.*No space left on device\)"):
             study.tell(trial)
@@ -200,9 +200,9 @@ def test_a_stop_that_another_owner_was_told_ends_this_run_too():
             else 2.0 + trial.params["x"]
         )
 
-    one.optimize(said_to(different._owner, 5), trials=10)
+    one.optimize(said_to(different.owner, 5), trials=10)
     assert len(one.trials) == 10
-    one.optimize(said_to(other._owner, 15), trials=30)
+    one.optimize(said_to(other.owner, 15), trials=30)
     assert (one.ended, len(one.trials)) == ("enough", 16)
 
 
@@ -307,7 +307,7 @@ def test_a_configuration_that_is_lost_with_its_worker_is_tried_once_more_and_not
 
 def test_a_further_worker_starts_from_what_is_known_and_hears_of_others_alone(make_study):
     study = make_study()
-    owner = study._owner
+    owner = study.owner
     study.tell(study.ask(), auc=0.5, eod=0.1)
     referee = owner.enlist()
     worker = referee.worker
@@ -317,7 +317,7 @@ def test_a_further_worker_starts_from_what_is_known_and_hears_of_others_alone(ma
     assert owner.has_news(worker)
     events, position = owner.news(worker)
     for event in map(pickle.loads, events):
-        referee.fold(event)
+        referee.replay(event)
     assert referee.incumbent == owner.referee.incumbent
     assert position == len(study.log.read())
     asked = owner.assign(worker)
@@ -331,7 +331,7 @@ def test_a_further_worker_starts_from_what_is_known_and_hears_of_others_alone(ma
 
 def test_news_comes_in_pieces_that_any_connection_takes(make_study):
     study = make_study()
-    owner = study._owner
+    owner = study.owner
     worker = owner.enlist().worker
     for _ in range(200):
         study.tell(study.ask(), auc=0.5, eod=0.1)
@@ -355,22 +355,22 @@ def test_the_pulse_sends_what_has_waited_and_learns_what_others_wrote(make_study
     log = MemoryLog()
     study, other = make_study(storage=log), make_study(storage=log)
     study.ask().report(auc=0.5, eod=0.1)
-    study._owner.pulse()
+    study.owner.pulse()
     assert not any(isinstance(event, Reported) for event in log.read())  # it has not waited long
-    study._owner.clock = Late()
-    study._owner.pulse()
+    study.owner.clock = Late()
+    study.owner.pulse()
     assert sum(isinstance(event, Reported) for event in log.read()) == 1
     other.tell(other.ask(), auc=0.9, eod=0.1)
-    assert study._owner.ledger.counts["completed"] == 0
-    study._owner.pulse()
-    assert study._owner.ledger.counts["completed"] == 1
+    assert study.owner.ledger.counts["completed"] == 0
+    study.owner.pulse()
+    assert study.owner.ledger.counts["completed"] == 1
 
 
 def test_in_virtual_time_nothing_waits_and_an_idle_owner_has_no_pulse(make_study):
     study = make_study()
-    study._owner.pulse()
-    study._owner.clock = VirtualClock()
+    study.owner.pulse()
+    study.owner.clock = VirtualClock()
     study.ask().report(auc=0.5, eod=0.1)
-    study._owner.clock.now += 10**10
-    study._owner.pulse()
+    study.owner.clock.now += 10**10
+    study.owner.pulse()
     assert not any(isinstance(event, Reported) for event in study.log.read())

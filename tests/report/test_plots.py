@@ -289,7 +289,7 @@ def test_a_stopper_that_does_not_go_by_theorem_1_has_no_boundary():
 
 def test_the_price_of_a_check_is_that_of_earlier_trials(make_study):
     study = make_study(fw.ACE())
-    study._owner.clock = clock = VirtualClock()
+    study.owner.clock = clock = VirtualClock()
     for _ in range(3):
         trial = study.ask()
         for _ in trial.steps(8):

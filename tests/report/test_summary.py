@@ -85,8 +85,8 @@ def test_unknown_feasibility_is_not_called_infeasible():
     for _ in trial.steps(10):
         trial.report(auc=0.9, eod=lambda: 0.1)
         break
-    study._owner.flush()
-    study._owner.close(trial, "stopped", "the timeout of 1 s has passed")
+    study.owner.journal.flush()
+    study.owner.close(trial, "stopped", "the timeout of 1 s has passed")
     summary = said(study)
     assert summary.headline == "No model is known to be within the limit: eod was never checked."
     assert "The best so far whatever the limit: auc 0.9 from trial 0." in summary.sentences

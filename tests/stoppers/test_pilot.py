@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
+from fairway.engine.measurement import Observation
 from fairway.engine.referee import Referee
 from fairway.engine.verify import verify
 from tests.conftest import SPACE, run_curves
@@ -94,12 +95,12 @@ def test_replicas_agree_in_whatever_order_trials_reached_them(curves, rng):
     for order in (events, mixed):
         referee = Referee(study.problem, study.stopper)
         for event in order:
-            referee.fold(event)
+            referee.replay(event)
         after = random.Random(0)
         rows = [(after.randint(1, 6), -after.random(), after.choice([None, 0.0, 0.5])) for _ in range(20)]
         verdicts.append(
             [
-                referee.rule(1000 + i, step, loss, violation, (0.1,), (5,), 7)[0]
+                referee.rule(1000 + i, Observation(step, -loss, loss, (0.1,), (5,), violation, 7, False))[0]
                 for i, (step, loss, violation) in enumerate(rows)
             ]
         )

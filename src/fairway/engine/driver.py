@@ -62,7 +62,6 @@ class Driver:
         "_objective",
         "_overtime",
         "_paying",
-        "_referee",
         "_sign",
         "_unpaid",
         "batch",
@@ -71,6 +70,7 @@ class Driver:
         "number",
         "on_best",
         "problem",
+        "referee",
         "status",
         "step",
     )
@@ -86,7 +86,7 @@ class Driver:
         self.notes: dict[str, Any] = {}
         self.on_best: Callable[[int, float], object] | None = None
         self.batch = Batch(number, referee, clock.ns())
-        self._referee = referee
+        self.referee = referee
         self._clock = clock.ns
         self._drain = drain
         self._objective = self.problem.objective.metric
@@ -133,14 +133,14 @@ class Driver:
     @property
     def is_at_stoppers_end(self) -> bool:
         """Whether it has come to the last step that the stopper allows any trial."""
-        return self.last_step == self._referee.stopper.longest
+        return self.last_step == self.referee.stopper.longest
 
     # What is done with it
 
     def begin(self, total: int | None) -> None:
         """Fix the number of steps; training starts now."""
-        with self._referee.lock:
-            self.batch.begin(self._referee.begin(total))
+        with self.referee.lock:
+            self.batch.begin(self.referee.begin(total))
         self._continue = Decision(stop=False, reason="", interval=self.batch.pace.interval, best=False)
         self._mark = self._clock()
 
@@ -227,7 +227,7 @@ class Driver:
         if batch.begun < 0:
             self.begin(None)
         last = self._final or step == batch.pace.total
-        referee = self._referee
+        referee = self.referee
         all_lazy = lazy == len(named) == len(self._constraint)
         payment = None
         if not (all_lazy and batch.pace.interval == 1 and (loss > referee.bar or not lazy)):  # the most common case
@@ -242,7 +242,7 @@ class Driver:
 
     def settle(self, observation: Observation) -> Decision:
         """Have the referee rule on what was measured."""
-        referee, batch = self._referee, self.batch
+        referee, batch = self.referee, self.batch
         with referee.lock:
             verdict, best = referee.rule(self.number, observation)
             batch.add(observation)
@@ -268,7 +268,7 @@ class Driver:
         if kept.checkpoint is None and self.step > self.last_step:
             return None  # training continued after the report, so its state is gone
         offer = Offer(kept.step, kept.loss, lazy=True, broken=kept.broken, last=True)
-        referee = self._referee
+        referee = self.referee
         with referee.lock:
             if not referee.pays(self.number, self.batch.pace, offer, ABSENT):
                 return None
@@ -317,7 +317,7 @@ class Driver:
 
     def _choose(self, report: Report, train_ns: int, *, lazy: bool, last: bool) -> tuple[int, int] | None:
         """The choice to pay at this report, as an act of the referee; None if it is not paid for now."""
-        pace, kept, referee = self.batch.pace, self._awaiting, self._referee
+        pace, kept, referee = self.batch.pace, self._awaiting, self.referee
         if pace.interval != 1:
             better = lazy and (kept is None or report.standing < kept.standing)
             if pace.at_end and kept is not None and kept.checkpoint is not None and not better:
@@ -334,7 +334,7 @@ class Driver:
         if payment is not None:
             self._paying = True
             try:
-                checks.pay(self._referee.check_order(checks.offered), self._clock)
+                checks.pay(self.referee.check_order(checks.offered), self._clock)
             except Exception as error:
                 error.add_note(f"raised by {checks.raised} of trial {self.number} at step {report.step}")
                 self.settle(checks.observed(None, train_ns, payment, last=last))

@@ -80,7 +80,7 @@ class Ledger:
 
     def __init__(self, space: Space, problem: Problem, seed: int = 0) -> None:
         self._space, self._problem = space, problem
-        self._columns = Columns(space, problem, seed)
+        self.columns = Columns(space, problem, seed)
         self.workers = 0  # that ever joined
         self.opened: Mapping[str, Any] | None = None  # of what study this is the log
         self.courses: list[Course] = []
@@ -103,7 +103,7 @@ class Ledger:
         for number, course in still.running.items():
             still.courses[number] = course
         still.queue, still.counts, still.verdicts = self.queue.copy(), dict(self.counts), list(self.verdicts)
-        still.terminators, still._columns = dict(self.terminators), copy.copy(self._columns)
+        still.terminators, still.columns = dict(self.terminators), copy.copy(self.columns)
         return still
 
     def replay(self, event: Event) -> None:
@@ -180,7 +180,7 @@ class Ledger:
         measured = None if event.status == "failed" else event.checkpoint
         seconds = (course.train_ns + course.check_ns) / 1e9
         partial = event.status == "stopped"
-        self._columns.append(event.number, course.x, measured, seconds, partial=partial, some=course.means)
+        self.columns.append(event.number, course.x, measured, seconds, partial=partial, some=course.means)
 
     def summed(self, told: Told, batch: Reported | None) -> Told:
         """The end of a trial with what is known of it, once its last reports are added."""
@@ -232,7 +232,7 @@ class Ledger:
 
     def history(self) -> History:
         """A snapshot for samplers and terminators."""
-        return self._columns.snapshot([course.x for course in self.running.values()])
+        return self.columns.snapshot([course.x for course in self.running.values()])
 
     def record(self, number: int) -> TrialRecord:
         """One trial, for people."""

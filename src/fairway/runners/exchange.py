@@ -12,7 +12,7 @@ import queue
 import select
 import selectors
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -95,16 +95,16 @@ class Exchange:
                     return
                 lines = [key.data for key, _ in ready if key.data in self._lines]
                 try:
-                    self._hear(lines)
+                    self.hear(lines)
                     if clock() - told >= NEWS_SECONDS * 1e9:
                         told = clock()
-                        self._tell()
+                        self.tell(self._lines)
                 except Exception as error:  # noqa: BLE001 - above all, that the log cannot be written
                     for line in list(self._lines):
                         self._forget(line)
                         line.inbox.put(error)
 
-    def _hear(self, lines: Sequence[Line]) -> None:
+    def hear(self, lines: Sequence[Line]) -> None:
         """Write what lines say, then hand on which trials are done."""
         batches: list[Reported] = []
         done: list[tuple[Line, Done]] = []
@@ -125,11 +125,11 @@ class Exchange:
         for line, message in done:
             line.inbox.put(message)
 
-    def _tell(self) -> None:
+    def tell(self, lines: Iterable[Line]) -> None:
         """Pass on what each line's worker has not seen."""
         roster = self._journal.roster
         self._journal.follow()
-        for line in self._lines:
+        for line in lines:
             if roster.has_news(line.worker) and line.is_free:
                 with self._journal.lock:
                     news = News(*roster.news(line.worker, self._journal.position))
