@@ -1,4 +1,4 @@
-"""What the site shows beyond docs/: measured results, examples, and the commands' own help. Nothing of it is copied.
+"""What the site shows beyond docs/: measured results, examples, and the commands' own help. None of it is copied.
 
 Links that work in the repository (../bench/results/scale.md, ../examples/fair_credit.py) are turned into links to the
 pages made here. Examples in docstrings are doctests without a fence; `Doctests` gives them one.
@@ -19,7 +19,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
 RESULTS, EXAMPLES = ROOT / "bench" / "results", ROOT / "examples"
-TITLES = {"ray": "On a live Ray", "speed": "Speed", "staleness": "How late news may come"}  # of results without one
+TITLES = {"ray": "On a live Ray", "speed": "Speed", "staleness": "How late news may arrive"}  # of results without one
 COMMANDS = "<!-- commands -->"
 
 
@@ -106,8 +106,8 @@ def _benchmarks() -> str:
     lines = [
         "# Benchmarks",
         "",
-        "What was measured, as the commands wrote it; each page names its own. `make bench` measures speed,",
-        "`make papers` replays the papers' experiments, `make tables` compares tuners on public tables.",
+        "Measured results, as the commands wrote them; each page names its command. `make bench` measures speed,",
+        "`make papers` repeats the papers' experiments, `make tables` compares tuners on public tables.",
         "",
     ]
     return "\n".join(lines + [f"- [{_title(file)}]({file.stem}.md)" for file in _results()]) + "\n"
