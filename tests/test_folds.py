@@ -161,7 +161,7 @@ def test_a_check_at_the_end_is_of_all_folds_not_of_the_most_flattering():
 
 def test_a_limit_of_some_folds_is_not_known_yet():
     study = fw.Study(LINE, fw.Minimize("error"), [fw.AtMost("eod", 0.5)], seed=0)
-    with pytest.raises(fw.UsageError, match="a limit is known when all its folds are there"):
+    with pytest.raises(fw.UsageError, match="report a constraint when all its folds are there"):
         study.ask().report(error=0.5, eod=fw.Folds([0.1], of=5))
 
 

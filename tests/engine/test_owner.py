@@ -195,7 +195,7 @@ def test_a_stop_that_another_owner_was_told_ends_this_run_too():
 
     def said_to(owner, trials):
         return lambda trial: (
-            owner.append(Judged(owner.referee.worker, trial.number, True, "enough", 0.0, 1.0, at=0.0)) and 1.0
+            owner.journal.append(Judged(owner.referee.worker, trial.number, True, "enough", 0.0, 1.0, at=0.0)) and 1.0
             if trial.number == trials
             else 2.0 + trial.params["x"]
         )
@@ -286,6 +286,18 @@ class Forsaken(MemoryLog):
         super().__init__()
         self.gone = set()
 
+    @property
+    def leases(self):
+        return self
+
+    def attend(self, worker):
+        """They are gone when the test says so, not when their lease is over."""
+
+    leave = attend
+
+    def renew(self):
+        """Nothing to do."""
+
     def lost(self, workers):
         return self.gone & set(workers)
 
@@ -312,20 +324,20 @@ def test_a_further_worker_starts_from_what_is_known_and_hears_of_others_alone(ma
     referee = owner.enlist()
     worker = referee.worker
     assert (worker, referee.incumbent) == (1, owner.referee.incumbent)
-    assert not owner.has_news(worker)
+    assert not owner.journal.roster.has_news(worker)
     study.tell(study.ask(), auc=0.7, eod=0.1)
-    assert owner.has_news(worker)
-    events, position = owner.news(worker)
+    assert owner.journal.roster.has_news(worker)
+    events, position = owner.journal.roster.news(worker, owner.journal.position)
     for event in map(pickle.loads, events):
         referee.replay(event)
     assert referee.incumbent == owner.referee.incumbent
     assert position == len(study.log.read())
     asked = owner.assign(worker)
     assert owner.tell_for(Told(asked.number, "failed", "no luck", 0.0, worker, 1), None)
-    assert not owner.has_news(worker)  # its own doing is no news to it
+    assert not owner.journal.roster.has_news(worker)  # its own doing is no news to it
     owner.dismiss(worker)
     study.tell(study.ask(), auc=0.8, eod=0.1)
-    assert not owner.has_news(worker)
+    assert not owner.journal.roster.has_news(worker)
     assert (study.trials[2].status, study.trials[2].reason) == ("failed", "no luck")
 
 
@@ -336,8 +348,8 @@ def test_news_comes_in_pieces_that_any_connection_takes(make_study):
     for _ in range(200):
         study.tell(study.ask(), auc=0.5, eod=0.1)
     pieces = []
-    while owner.has_news(worker):
-        pieces.append(owner.news(worker))
+    while owner.journal.roster.has_news(worker):
+        pieces.append(owner.journal.roster.news(worker, owner.journal.position))
     assert len(pieces) > 1
     assert max(sum(map(len, events[:-1])) for events, _ in pieces) < 65536
     positions = [position for _, position in pieces]
@@ -355,22 +367,22 @@ def test_the_pulse_sends_what_has_waited_and_learns_what_others_wrote(make_study
     log = MemoryLog()
     study, other = make_study(storage=log), make_study(storage=log)
     study.ask().report(auc=0.5, eod=0.1)
-    study.owner.pulse()
+    study.owner.journal.pulse()
     assert not any(isinstance(event, Reported) for event in log.read())  # it has not waited long
     study.owner.clock = Late()
-    study.owner.pulse()
+    study.owner.journal.pulse()
     assert sum(isinstance(event, Reported) for event in log.read()) == 1
     other.tell(other.ask(), auc=0.9, eod=0.1)
     assert study.owner.ledger.counts["completed"] == 0
-    study.owner.pulse()
+    study.owner.journal.pulse()
     assert study.owner.ledger.counts["completed"] == 1
 
 
 def test_in_virtual_time_nothing_waits_and_an_idle_owner_has_no_pulse(make_study):
     study = make_study()
-    study.owner.pulse()
+    study.owner.journal.pulse()
     study.owner.clock = VirtualClock()
     study.ask().report(auc=0.5, eod=0.1)
     study.owner.clock.now += 10**10
-    study.owner.pulse()
+    study.owner.journal.pulse()
     assert not any(isinstance(event, Reported) for event in study.log.read())

@@ -86,9 +86,9 @@ def referee(stopper, *limits):
 def test_no_price_is_known_before_something_was_paid_for():
     new = referee(fw.Never())
     assert new.cost_ratio() is None
-    new.rule(0, 1, 0.5, None, new.unmeasured, new.all_saved, 1000)
+    new.rule(0, Observation(1, 0.5, 0.5, new.unmeasured, new.all_saved, None, 1000, last=False))
     assert new.cost_ratio() is None
-    new.rule(0, 2, 0.4, 0.0, (0.1,), (500,), 1000)
+    new.rule(0, Observation(2, 0.4, 0.4, (0.1,), (500,), 0.0, 1000, last=False))
     assert new.cost_ratio() == 0.5
     assert (new.saved, new.checks, new.violated) == ([1], [1], [0])
 
@@ -99,7 +99,7 @@ def test_what_others_ruled_on_is_learned_and_is_no_act(make_study):
     other = Referee(study.problem, study.stopper, worker=1)
     for event in study.log.read():
         if isinstance(event, Reported | Told):
-            other.fold(event)
+            other.replay(event)
     assert other.acts == 0
     assert other.incumbent == study.owner.referee.incumbent
     assert other.check_ns == study.owner.referee.check_ns
@@ -128,10 +128,10 @@ def test_without_limits_there_is_nothing_to_wait_with():
 
 def test_of_equal_losses_the_earlier_trial_then_the_earlier_step_is_the_best():
     fair = referee(fw.Never())
-    assert fair.rule(3, 2, 0.5, 0.0, (0.1,), (1,), 1) == (None, True)
-    assert fair.rule(4, 1, 0.5, 0.0, (0.1,), (1,), 1) == (None, False)
-    assert fair.rule(3, 1, 0.5, 0.0, (0.1,), (1,), 1) == (None, True)
-    assert fair.rule(2, 9, 0.5, 0.0, (0.1,), (1,), 1) == (None, True)
+    assert fair.rule(3, Observation(2, 0.5, 0.5, (0.1,), (1,), 0.0, 1, last=False)) == (None, True)
+    assert fair.rule(4, Observation(1, 0.5, 0.5, (0.1,), (1,), 0.0, 1, last=False)) == (None, False)
+    assert fair.rule(3, Observation(1, 0.5, 0.5, (0.1,), (1,), 0.0, 1, last=False)) == (None, True)
+    assert fair.rule(2, Observation(9, 0.5, 0.5, (0.1,), (1,), 0.0, 1, last=False)) == (None, True)
     assert fair.incumbent[:3] == (0.5, 2, 9)
 
 

@@ -336,7 +336,8 @@ class Driver:
             try:
                 checks.pay(self.referee.check_order(checks.offered), self._clock)
             except Exception as error:
-                error.add_note(f"raised by {checks.raised} of trial {self.number} at step {report.step}")
+                where = f"constraint {checks.calling!r} of trial {self.number} at step {report.step}"
+                error.add_note(f"raised by {where}{'' if report.checkpoint is None else ', called with the checkpoint'}")
                 self.settle(checks.observed(None, train_ns, payment, last=last))
                 raise
             finally:

@@ -70,7 +70,7 @@ class Checks:
         self.values: list[float | None] = [None] * m
         self.prices = [ABSENT] * m
         self.offered: list[int] = []  # constraints that came as callables
-        self.raised = ""  # which constraint is being called, for an error that it raises
+        self.calling = ""  # the constraint that was called last
         for i, constraint in enumerate(problem.constraints):
             if constraint.metric not in report.offers:
                 continue
@@ -88,7 +88,7 @@ class Checks:
         for i in order:
             constraint, began = self._problem.constraints[i], clock()
             offer: Any = self._report.offers[constraint.metric]
-            self.raised = f"constraint {constraint.metric!r}" + ("" if checkpoint is None else " (given a checkpoint)")
+            self.calling = constraint.metric
             self.prices[i] = ABSENT  # until it has been measured
             value = number(self._problem, constraint.metric, offer() if checkpoint is None else offer(checkpoint))
             self.values[i], self.prices[i] = value, max(clock() - began, 1)
