@@ -619,7 +619,7 @@ def test_an_expectation_that_is_misspelt_or_too_short_is_said(tmp_path):
     path = tmp_path / "suite.json"
     words = {"name": "b", "type": "MFT", "labels": 1, "data": ["x"]}
     path.write_text(json.dumps([{"name": "a", "type": "DIR", "data": [["x", "y"]]}, words]))
-    with pytest.raises(fw.UsageError, match="expect has the key 'directon': only labels, direction, tolerance, label are"):
+    with pytest.raises(fw.UsageError, match="expect has the key 'directon': only labels, direction, tolerance"):
         load_cases(path, expect={"a": {"directon": "up"}})
     with pytest.raises(fw.UsageError, match="expect is incomplete for 'a'"):
         load_cases(path, expect={"a": {"tolerance": 0.1}})
