@@ -1,4 +1,4 @@
-"""Ready-made constraints: functions that measure what limits are about."""
+"""Ready-made metrics to constrain: fairness, behavioural tests, latency and size."""
 
 from __future__ import annotations
 

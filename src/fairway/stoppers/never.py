@@ -1,4 +1,4 @@
-"""No stopping: every trial runs to its end."""
+"""No stopping: every trial runs to completion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fairway.stoppers.stopper import Stopper, StopperState
 
 @dataclass(frozen=True)
 class Never(Stopper):
-    """Never stops a trial; constraints are paid for by `interval` and `skip` all the same.
+    """Never stops a trial; `interval` and `skip` still say when constraints are checked.
 
     >>> import fairway as fw
     >>> fw.Never(interval="end")
@@ -19,11 +19,9 @@ class Never(Stopper):
 
     @property
     def stop_probability(self) -> float:
-        """Nothing stops."""
         return 0.0
 
     def start(self, problem: Problem) -> StopperState:
-        """A fresh state."""
         del problem
         return _NeverState()
 
