@@ -129,12 +129,11 @@ class Watch:
     def update(self) -> bool:
         """Take in what is new; whether there was anything to see."""
         with self._lock:
-            courses, running = self.view.courses, set(self.view.ledger.running)
-            before = len(courses)
+            running, before = set(self.view.ledger.running), len(self.view.courses)
             fresh = self.view.update()
             if fresh:
-                self._changed += [0] * (len(courses) - before)
-                for number in (*running, *range(before, len(courses))):
+                self._changed += [0] * (len(self.view.courses) - before)
+                for number in (*running, *range(before, len(self.view.courses))):
                     self._changed[number] = self.position
             if fresh or time.monotonic() - self._asked > STATE_SECONDS:
                 known, self._state, self._asked = self._state, state(self.view), time.monotonic()
