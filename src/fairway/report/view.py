@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from fairway.storage.log import Log
 from fairway.storage.sql import Database
 from fairway.study import Study
 
-STRATA = ("not evaluated", "valid", "invalid")
+STRATA: tuple[Literal["not evaluated", "valid", "invalid"], ...] = ("not evaluated", "valid", "invalid")
 """What the constraints say of a checkpoint, by the numbers in `Curve.stratum` and `View.stratum`."""
 
 

@@ -6,16 +6,18 @@ that says nothing comes out near zero, however many values it has.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairway.errors import MissingDependency
-from fairway.report.chart import Axis, Chart, Panel
-from fairway.report.charts.rows import Rows, empty, span, thinned, word
-from fairway.report.marks import Bars
+from fairway.report.chart import Axis, Bars, Chart, Panel
+from fairway.report.charts.axes import span, thinned
+from fairway.report.charts.rows import Rows, empty
 from fairway.report.view import View
+from fairway.study import Study
+from fairway.text import named
 
 _FEWEST, _MOST = 20, 2000  # trials
 _TREES, _SHUFFLES = 40, 2
@@ -24,51 +26,65 @@ _SHOWN, _METRICS = 15, 6
 _ABSENT = -0.5  # where a parameter has no value; outside of the cube
 
 
-def importance(view: View) -> Chart:
-    """What the forests' R² loses when a parameter is shuffled: a panel for each metric."""
+class _Learned(NamedTuple):
+    """What a forest learned of one metric: the R² that each parameter (d,) is worth, and the R² itself."""
+
+    metric: str
+    lost: NDArray[np.float64]
+    r2: float
+
+
+def importance(study: Study | View) -> Chart:
+    """How much each parameter matters for the objective and for each constraint, by random forests.
+
+    Needs scikit-learn. Looks at 2,000 trials at most; the caption says how far the forests can be trusted.
+
+    >>> import fairway as fw
+    >>> from fairway.report import plots
+    >>> study = fw.Study({"x": fw.Float(0.0, 1.0), "idle": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
+    >>> study.optimize(lambda trial: trial.params["x"], trials=40)
+    >>> plots.importance(study).panels[0].y.categories  # from the bottom up
+    ['idle', 'x']
+    """
     try:
         from sklearn.ensemble import RandomForestRegressor  # noqa: PLC0415 - optional
     except ImportError:
         raise MissingDependency("importance needs scikit-learn: pip install 'fairway[sklearn]'") from None
-    title = "How much each parameter matters"
-    rows = Rows.of(view)
-    failed = np.array([course.status == "failed" for course in view.courses], np.bool_)
-    metrics = [(rows.metric, rows.objective)]
-    metrics += [(word(one.metric), rows.values[:, i]) for i, one in enumerate(view.problem.constraints)]
-    learned: list[tuple[str, NDArray[np.float64], float]] = []
-    for name, values in metrics[:_METRICS]:
+    rows = Rows.of(study)
+    title, courses = "How much each parameter matters", rows.view.courses
+    failed = np.array([course.status == "failed" for course in courses], np.bool_)
+    learned: list[_Learned] = []
+    for metric, values in rows.metrics[:_METRICS]:
         numbers = np.flatnonzero(np.isfinite(values) & ~failed)
         numbers = numbers[thinned(len(numbers), _MOST)]
         y = _tamed(values[numbers])
-        if len(numbers) < _FEWEST or y.min() == y.max():
-            continue
-        x = np.nan_to_num(np.array([view.courses[k].x for k in numbers.tolist()]), nan=_ABSENT)
-        learned.append((name, *_learned(RandomForestRegressor, x, y)))
+        if len(numbers) >= _FEWEST and y.min() < y.max():
+            x = np.nan_to_num(np.array([courses[k].x for k in numbers.tolist()]), nan=_ABSENT)
+            learned.append(_Learned(metric, *_learn(RandomForestRegressor, x, y)))
     if not learned:
-        note = f"at least {_FEWEST} trials with different results are needed"
-        return empty("importance", title, f"There is nothing to learn from yet: {note}.", note)
-    order = np.argsort(np.max([loss for _, loss, _ in learned], axis=0))[-_SHOWN:]
-    names = [word(list(view.space)[i]) for i in order]
-    panels = [
-        Panel(
-            Axis(f"{name}: R² lost", span=(0.0, max(float(loss.max()) * 1.18, 0.05))),
-            Axis(categories=names if k == 0 else [""] * len(names)),
-            [
-                Bars(
-                    np.arange(len(order)),
-                    loss[order],
-                    role="plain" if r2 >= _WEAK else "not evaluated",
-                    labels=[f"{share:.2f}" for share in loss[order]],
-                    hover=[f"{names[i]}\n{share:.3f} of R² lost" for i, share in enumerate(loss[order])],
-                )
-            ],
-        )
-        for k, (name, loss, r2) in enumerate(learned)
-    ]
-    return Chart("importance", title, _caption(learned), panels, height=110 + 28 * len(order))
+        return empty("importance", title, f"at least {_FEWEST} trials with different results are needed")
+    order = np.argsort(np.max([one.lost for one in learned], axis=0))[-_SHOWN:]
+    names = [named(list(rows.view.space)[i]) for i in order]
+    panels = [_panel(one, order, names, first=k == 0) for k, one in enumerate(learned)]
+    known = ", ".join(f"{one.r2:.2f} for {one.metric}" for one in learned)
+    caption = f"By random forests, with an R² of {known} on trials they had not seen."
+    weak = [one.metric for one in learned if one.r2 < _WEAK]
+    caption += f" That of {' and '.join(weak)} is low: do not rely on it." if weak else ""
+    caption += " Stopped trials count with what they had reached."
+    return Chart("importance", title, caption, panels, height=110 + 28 * len(order))
 
 
-def _learned(forest: Any, x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+def _panel(one: _Learned, order: NDArray[np.intp], names: list[str], *, first: bool) -> Panel:
+    lost = one.lost[order]
+    x = Axis(f"{one.metric}: R² lost", span=(0.0, max(float(lost.max()) * 1.18, 0.05)))
+    role = "plain" if one.r2 >= _WEAK else "not evaluated"
+    labels = [f"{share:.2f}" for share in lost]
+    hover = [f"{name}\n{share:.3f} of R² lost" for name, share in zip(names, lost, strict=True)]
+    bars = Bars(np.arange(len(order)), lost, role=role, labels=labels, hover=hover)  # type: ignore[arg-type]
+    return Panel(x, Axis(categories=names if first else [""] * len(names)), [bars])
+
+
+def _learn(forest: Any, x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
     """How much R² is lost by shuffling each column of x (n, d), and the R² itself, both on trials not learned from."""
     rng = np.random.default_rng(0)
     halves = np.array_split(rng.permutation(len(y)), 2)
@@ -92,12 +108,3 @@ def _tamed(values: NDArray[np.float64]) -> NDArray[np.float64]:
     drawn = span(values)
     clipped = values if drawn is None else np.clip(values, *drawn)
     return np.asarray(clipped / (np.abs(clipped).max(initial=0.0) or 1.0))
-
-
-def _caption(learned: list[tuple[str, NDArray[np.float64], float]]) -> str:
-    known = ", ".join(f"{r2:.2f} for {name}" for name, _, r2 in learned)
-    text = f"By random forests, with an R² of {known} on trials they had not seen."
-    weak = [name for name, _, r2 in learned if r2 < _WEAK]
-    if weak:
-        text += f" That of {' and '.join(weak)} is low: do not rely on it."
-    return f"{text} Stopped trials count by what they had reached."
