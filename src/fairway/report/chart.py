@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fairway.errors import MissingDependency, UsageError
-from fairway.report import ink, interactive, still, templates
-from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Words
+from fairway.report import interactive, still, templates
+from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Words, height
 from fairway.text import counted, shown
 
 __all__ = ["Axis", "Bars", "Chart", "Limit", "Line", "Panel", "Points", "Words"]
@@ -80,7 +80,7 @@ class Chart:
 
     @property
     def _pixels(self) -> int:
-        return self.height or ink.height(len(self.panels))
+        return self.height or height(len(self.panels))
 
     def _repr_html_(self) -> str:
         try:

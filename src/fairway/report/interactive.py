@@ -13,8 +13,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairway.report.ink import FEW_DECADES, FILLED, LOOK, NAME, TICK, grid
-from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Side, Words
+from fairway.report.marks import (
+    FEW_DECADES,
+    FILLED,
+    LOOK,
+    NAME,
+    TICK,
+    Axis,
+    Bars,
+    Limit,
+    Line,
+    Panel,
+    Points,
+    Side,
+    Words,
+    grid,
+)
 from fairway.text import shown
 
 _SYMBOL = {

@@ -1,10 +1,15 @@
-"""What a picture is made of: axes and marks, as plain data. Texts are as they came; who draws them makes them safe."""
+"""What a picture is made of: axes and marks, as plain data. Texts are as they came; who draws them makes them safe.
+
+What everything looks like is said here, once: a role has one colour, one symbol and one dash in every picture. The
+colours are of medium lightness, so that each has a contrast of at least 3:1 to white and to near-black, and the
+colour-blind can tell them apart (Okabe and Ito's blue, vermillion and green, with grey and two more).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field, fields
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,10 +17,33 @@ from numpy.typing import ArrayLike, NDArray
 from fairway.errors import UsageError
 
 Role: TypeAlias = Literal["valid", "invalid", "not evaluated", "best", "limit", "failed", "plain", "other"]
-"""What a mark stands for; each role has its colour, symbol and dash everywhere (see `ink`)."""
+"""What a mark stands for."""
 Symbol: TypeAlias = Literal["circle", "cross", "ring", "star", "square", "triangle"]
 Dash: TypeAlias = Literal["solid", "dash", "dot"]
 Side: TypeAlias = Literal["x", "y"]
+
+
+class Look(NamedTuple):
+    """How a role is drawn."""
+
+    colour: str
+    symbol: Symbol
+    dash: Dash
+
+
+LOOK: dict[Role, Look] = {
+    "valid": Look("#0d7fc2", "circle", "solid"),
+    "invalid": Look("#d55e00", "cross", "dash"),
+    "not evaluated": Look("#858585", "ring", "dot"),
+    "best": Look("#009e73", "star", "solid"),
+    "limit": Look("#c2408c", "square", "dash"),
+    "failed": Look("#a3654f", "triangle", "dot"),
+    "plain": Look("#0d7fc2", "circle", "solid"),
+    "other": Look("#8a6fc7", "square", "dash"),
+}
+FILLED = ("circle", "star")  # symbols without an outline
+FEW_DECADES = 1.5  # a log axis that spans fewer has names between the powers of ten
+NAME, TICK = 60, 24  # letters, at most, of a title or a name, and of a tick
 
 
 @dataclass(frozen=True)
@@ -57,32 +85,30 @@ class _Mark:
 
 
 @dataclass(frozen=True, eq=False)
-class Line(_Mark):
-    """A line through points (n,); it breaks where one is NaN. With `step` it stays level until the next point."""
-
+class _Placed(_Mark):
     x: ArrayLike
     y: ArrayLike
     name: str = ""
     role: Role = "plain"
-    dash: Dash | None = None  # by default the role's
-    step: bool = False
-    width: float = 1.6
-    opacity: float = 1.0
-    hover: Sequence[str] | None = None  # a text for each point
+    opacity: float = field(default=1.0, kw_only=True)
+    hover: Sequence[str] | None = field(default=None, kw_only=True)  # a text for each point, shown when pointed at
 
 
 @dataclass(frozen=True, eq=False)
-class Points(_Mark):
-    """Points (n,), each with a text that is shown when it is pointed at."""
+class Line(_Placed):
+    """A line through points (n,); it breaks where one is NaN. With `step` it stays level until the next point."""
 
-    x: ArrayLike
-    y: ArrayLike
-    name: str = ""
-    role: Role = "plain"
+    dash: Dash | None = None  # by default the role's
+    step: bool = False
+    width: float = 1.6
+
+
+@dataclass(frozen=True, eq=False)
+class Points(_Placed):
+    """Points (n,)."""
+
     symbol: Symbol | None = None  # by default the role's
     size: float = 6.0
-    opacity: float = 1.0
-    hover: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,3 +180,15 @@ class Panel:
         """How many powers of ten a log axis spans."""
         low, high = self.ends(side)
         return float(np.log10(high) - np.log10(low)) if self.axis(side).log else 0.0
+
+
+def grid(panels: int) -> tuple[int, int]:
+    """How many rows and columns so many panels are arranged in."""
+    columns = min(panels, 3) if panels != 4 else 2  # noqa: PLR2004
+    return (-(-panels // columns), columns) if panels else (1, 1)
+
+
+def height(panels: int) -> int:
+    """How many pixels a picture of so many panels is high, unless it says so itself."""
+    rows, _ = grid(panels)
+    return 400 if rows == 1 else 270 * rows

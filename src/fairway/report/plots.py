@@ -19,14 +19,10 @@ from collections.abc import Callable
 
 from fairway.errors import MissingDependency
 from fairway.report.chart import Chart
-from fairway.report.charts.best import best
 from fairway.report.charts.curves import curves
-from fairway.report.charts.importance import importance
-from fairway.report.charts.intervals import intervals
-from fairway.report.charts.limits import limits
-from fairway.report.charts.parameters import parallel, slices
-from fairway.report.charts.regret import regret
-from fairway.report.charts.spending import spending
+from fairway.report.charts.decisions import intervals, regret, spending
+from fairway.report.charts.found import best, limits
+from fairway.report.charts.parameters import importance, parallel, slices
 from fairway.report.view import View
 from fairway.study import Study
 

@@ -11,8 +11,22 @@ from typing import Any
 import numpy as np
 
 from fairway.errors import MissingDependency
-from fairway.report.ink import FEW_DECADES, FILLED, LOOK, NAME, TICK, grid
-from fairway.report.marks import Bars, Limit, Line, Mark, Panel, Points, Side, Words
+from fairway.report.marks import (
+    FEW_DECADES,
+    FILLED,
+    LOOK,
+    NAME,
+    TICK,
+    Bars,
+    Limit,
+    Line,
+    Mark,
+    Panel,
+    Points,
+    Side,
+    Words,
+    grid,
+)
 from fairway.text import shown
 
 _DASH: dict[str, Any] = {"solid": "-", "dash": (0, (5, 2.5)), "dot": (0, (1, 1.6))}

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from fairway.errors import UsageError
 from fairway.report.chart import Axis, Chart, Limit, Line, Panel, Points
-from fairway.report.charts.axes import span, thinned
-from fairway.report.charts.rows import LAYERS, Rows, empty
+from fairway.report.charts.rows import LAYERS, Rows, empty, span, thinned
 from fairway.report.marks import Mark
 from fairway.report.view import STRATA, Curve, View
 from fairway.study import Study

@@ -1,4 +1,4 @@
-"""How the best found so far got better."""
+"""What was found: how the best got better, and where trials lie beside their limits."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway.errors import UsageError
-from fairway.report.chart import Axis, Chart, Line, Panel, Points
-from fairway.report.charts.axes import span, thinned
-from fairway.report.charts.rows import Rows, empty
+from fairway.report.chart import Axis, Chart, Limit, Line, Panel, Points
+from fairway.report.charts.rows import MOST, Rows, empty, held, outside, span, thinned
 from fairway.report.marks import Mark, Role
 from fairway.report.view import View
 from fairway.study import Study
-from fairway.text import number, params, unit
+from fairway.text import counted, limit, named, number, params, unit
 
 Over: TypeAlias = Literal["trials", "seconds", "cost"]
 _AXES = {"trials": "trials finished", "seconds": "{} since the first trial began", "cost": "{} of training and checks"}
-_MOST = 800  # improvements
+_IMPROVEMENTS = 800  # that are drawn
+_WIDE = 100.0  # from such a ratio between large and small values on, a log axis
 
 
 def best(study: Study | View, over: Over = "trials") -> Chart:
@@ -76,7 +76,7 @@ def _improvements(loss: NDArray[np.float64]) -> NDArray[np.intp]:
     filled = np.where(np.isnan(loss), np.inf, loss)
     lowest = np.minimum.accumulate(filled)
     better = np.flatnonzero(filled < np.concatenate([[np.inf], lowest[:-1]])[: len(filled)])
-    return better[thinned(len(better), _MOST)]
+    return better[thinned(len(better), _IMPROVEMENTS)]
 
 
 def _lasting(y: NDArray[np.float64], at: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -109,3 +109,44 @@ def _caption(rows: Rows, found: NDArray[np.intp], free: NDArray[np.float64]) -> 
         gap = abs(float(free[-1]) - value)
         text += f"; the limits cost {number(gap) if gap else 'nothing'}"
     return f"{text}. Each point is an improvement, at the end of its trial."
+
+
+def limits(study: Study | View, constraint: str | None = None) -> Chart:
+    """The objective against each constraint, or against one of them: what lies on the allowed side.
+
+    >>> import fairway as fw
+    >>> from fairway.report import plots
+    >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], seed=0)
+    >>> study.optimize(lambda trial: {"auc": trial.params["x"], "eod": trial.params["x"] / 2}, trials=20)
+    >>> [mark.name for mark in plots.limits(study, "eod").panels[0].marks[1:]]
+    ['invalid', 'valid', 'best']
+    """
+    rows = Rows.of(study)
+    names = [one.metric for one in rows.view.problem.constraints]
+    if constraint is not None and constraint not in names:
+        raise UsageError(f"constraint={constraint!r}: the study has {', '.join(map(repr, names)) or 'no constraint'}")
+    title = "Objective against constraints"
+    chosen = [i for i, name in enumerate(names) if constraint in (None, name)]
+    panels = [_panel(rows, i, MOST // len(chosen), titled=i == chosen[0]) for i in chosen]
+    if not any(len(panel.marks) > 1 for panel in panels):
+        return empty("limits", title, "no constraint was measured yet" if names else "the study has no constraints")
+    unmeasured = int(np.count_nonzero((rows.stratum == 0) & np.isnan(rows.values[:, chosen]).all(axis=1)))
+    caption = "Each point is the checkpoint that stands for a trial; the tinted side is allowed."
+    caption += f" {counted(unmeasured, 'trial')} without a point: no check was paid for." if unmeasured else ""
+    sides = [(rows.values[:, i], panel.x) for i, panel in zip(chosen, panels, strict=True)]
+    return Chart("limits", title, caption + outside((rows.objective, panels[0].y), *sides), panels)
+
+
+def _panel(rows: Rows, i: int, most: int, *, titled: bool) -> Panel:
+    constraint, values = rows.view.problem.constraints[i], rows.values[:, i]
+    allowed = "below" if constraint.sign > 0 else "above"
+    line = Limit(constraint.threshold, limit(constraint), along="x", allowed=allowed)  # type: ignore[arg-type]
+    known = values[np.isfinite(values)]
+    everything = [line.value, *known.tolist()]
+    low, high = min(everything), max(everything)
+    log = bool(len(known)) and low > 0 and np.ptp(np.log(np.quantile(known, [0.05, 0.95]))) > np.log(_WIDE)
+    margin = 0.05 * (high - low) or constraint.unit / 10
+    drawn = held(low / 1.2, high * 1.2, log=True) if log else span(known, [line.value])
+    x = Axis(named(constraint.metric), log=bool(log), span=drawn or held(low - margin, high + margin))
+    y = Axis(rows.metric if titled else "", span=rows.axis.span)
+    return Panel(x, y, [line, *rows.scatter(values, np.arange(len(values)), most)])
