@@ -244,10 +244,10 @@ def test_every_ended_trial_is_counted_once_by_what_ended_it(simulated):
     ],
 )
 def test_reasons_are_sorted_into_kinds(metric, reason, kind):
-    from fairway.report.charts.spending import _kind
+    from fairway.report.charts.decisions import reason_kind
 
     study = fw.Study({"x": fw.Float(0, 1)}, fw.Maximize("auc"), [fw.AtMost(metric, 0.25), fw.AtLeast("recall", 0.5)])
-    assert _kind(View(study), reason)[0] == kind
+    assert reason_kind(View(study), reason)[0] == kind
 
 
 def test_the_terminators_last_word_is_the_last_point(make_study):

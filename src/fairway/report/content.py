@@ -10,51 +10,41 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from fairway import feasibility
 from fairway.report.chart import Chart
-from fairway.report.summary import goal, summarize
+from fairway.report.summary import summarize
 from fairway.report.view import STRATA, View
-from fairway.space import Choice, Parameter
-from fairway.text import shown
+from fairway.space import Choice, Float, Int, Parameter
+from fairway.text import goal, shown
 
 STATUSES = ("running", "completed", "stopped", "failed")
 """By the numbers in a row."""
 
 _EXACT = 2**53  # beyond it, JavaScript rounds whole numbers
 _SIMULATED = 1e9  # virtual time begins at 0, and this is 2001
-_CELL, _REASON, _NOTES = 120, 300, 300  # letters, at most
-
-
-def script(data: Any) -> str:
-    r"""JSON that may stand inside a script element, whatever its texts are.
-
-    >>> script({"name": "</script><!--"})
-    '{"name":"\\u003c/script\\u003e\\u003c!--"}'
-    """
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))  # ASCII: U+2028 and its kind are escaped
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+_CELL, _TEXT = 120, 300  # letters, at most
 
 
 def columns(view: View) -> list[dict[str, str]]:
     """What stands in each place of a row: `kind` says how it is shown and sorted."""
-    problem = view.problem
-    direction = "descending" if problem.objective.sign < 0 else "ascending"
-    metric = shown(problem.objective.metric, _CELL)
-    return [
-        {"label": "trial", "kind": "trial"},
-        {"label": "status", "kind": "status"},
-        {"label": "limits", "kind": "limits"},
-        {"label": metric, "kind": "objective", "best": direction},
-        *({"label": shown(limit.metric, _CELL), "kind": "number"} for limit in problem.constraints),
-        {"label": "best step", "kind": "count"},
-        {"label": "steps", "kind": "count"},
-        *({"label": shown(name, _CELL), "kind": "param"} for name in view.space),
-        {"label": "checks", "kind": "count"},
-        {"label": "training (s)", "kind": "number"},
-        {"label": "checks (s)", "kind": "number"},
-        {"label": "reason", "kind": "text"},
-        {"label": "notes", "kind": "text"},
+    objective, constraints = view.problem.objective, view.problem.constraints
+    kinds = [
+        ("trial", "trial"),
+        ("status", "status"),
+        ("limits", "limits"),
+        (objective.metric, "objective"),
+        *((constraint.metric, "number") for constraint in constraints),
+        ("best step", "count"),
+        ("steps", "count"),
+        *((name, "param") for name in view.space),
+        ("checks", "count"),
+        ("training (s)", "number"),
+        ("checks (s)", "number"),
+        ("reason", "text"),
+        ("notes", "text"),
     ]
+    named = [{"label": shown(label, _CELL), "kind": kind} for label, kind in kinds]
+    named[3]["best"] = "descending" if objective.sign < 0 else "ascending"
+    return named
 
 
 def rows(view: View, numbers: Iterable[int]) -> list[list[Any]]:
@@ -63,28 +53,22 @@ def rows(view: View, numbers: Iterable[int]) -> list[list[Any]]:
 
 
 def _row(view: View, number: int) -> list[Any]:
-    course, problem = view.courses[number], view.problem
-    checkpoint = course.checkpoint
-    limits: int | None = None
-    metrics: list[Any] = [None] * (1 + len(problem.constraints))
-    if checkpoint is not None:
-        metrics = [_number(value) for value in (checkpoint.objective, *checkpoint.values)]
-        if problem.constraints:
-            amount = feasibility.known(problem, checkpoint)
-            limits = 0 if amount is None else 1 if amount == 0.0 else 2
+    course = view.courses[number]
+    checkpoint, constraints = course.checkpoint, view.problem.constraints
+    metrics = [None] * (1 + len(constraints)) if checkpoint is None else [checkpoint.objective, *checkpoint.values]
     return [
         number,
         STATUSES.index(course.status),
-        limits,
-        *metrics,
+        view.stratum(number) if constraints else None,
+        *map(_number, metrics),
         None if checkpoint is None else checkpoint.step,
         course.steps or None,
         *(_value(course.params[name]) if name in course.params else None for name in view.space),
         course.checks or None,
-        _number(course.train_ns / 1e9) if course.train_ns else None,
-        _number(course.check_ns / 1e9) if course.check_ns else None,
-        shown(course.reason, _REASON) or None,
-        shown(json.dumps(dict(course.notes), ensure_ascii=False, default=str), _NOTES) if course.notes else None,
+        _number(course.train_ns / 1e9 or None),
+        _number(course.check_ns / 1e9 or None),
+        shown(course.reason, _TEXT) or None,
+        shown(json.dumps(dict(course.notes), ensure_ascii=False, default=str), _TEXT) if course.notes else None,
     ]
 
 
@@ -92,14 +76,14 @@ def study(view: View) -> dict[str, Any]:
     """All of a study but its trials and its pictures."""
     said = summarize(view)
     return {
-        "name": shown(view.name, _REASON),
+        "name": shown(view.name, _TEXT),
         "goal": goal(view.problem),
         "state": said.state,
         "headline": said.headline,
         "sentences": said.sentences,
         "facts": [fact._asdict() for fact in said.facts],
         "best": None if said.number is None else configuration(view, said.number),
-        "feasible": view.best is not None,
+        "feasible": said.number is not None and view.stratum(said.number) == 1,
     }
 
 
@@ -109,36 +93,34 @@ def configuration(view: View, number: int) -> dict[str, Any]:
     parameters = [
         {
             "name": shown(name, _CELL),
-            "value": shown(_value(course.params[name]), _REASON),
-            "exact": shown(course.params[name], _REASON),
+            "value": shown(_value(course.params[name]), _TEXT),
+            "exact": shown(course.params[name], _TEXT),
             "range": shown(_range(parameter), _CELL),
             "at": _number(float(course.x[i])) if not isinstance(parameter, Choice) else None,
         }
         for i, (name, parameter) in enumerate(view.space.items())
         if name in course.params
     ]
-    copied = json.dumps(dict(course.params), indent=1)
-    return {"number": number, "parameters": parameters, "json": copied}
+    return {"number": number, "parameters": parameters, "json": json.dumps(dict(course.params), indent=1)}
 
 
 def trial(view: View, number: int) -> dict[str, Any]:
     """One trial, in full."""
-    course = view.courses[number]
-    (row,) = rows(view, [number])
-    metrics = dict(zip(view.problem.metrics, row[3:], strict=False))
+    course, constraints = view.courses[number], view.problem.constraints
+    labels, row = [column["label"] for column in columns(view)], _row(view, number)
+    after = 4 + len(constraints)  # the metrics
+    checked = None if course.interval is None or not constraints else f"{course.interval:,} steps"
     facts: list[tuple[str, Any]] = [
         ("status", course.status),
         ("reason", shown(course.reason, 4000)),
-        *([("limits", STRATA[row[2]])] if row[2] is not None else []),
-        *((shown(name, _CELL), value) for name, value in metrics.items()),
-        ("best step", row[3 + len(metrics)]),
+        ("limits", None if row[2] is None else STRATA[row[2]]),
+        *zip(labels[3 : after + 1], row[3 : after + 1], strict=True),
         ("steps reported", course.steps or None),
         ("steps planned", course.total),
-        ("checked", None if course.interval is None or not view.problem.constraints else _pace(course.interval)),
+        ("checked every", "step" if course.interval == 1 and checked else checked),
         ("checks paid", course.checks or None),
         ("checks not paid", course.saved or None),
-        ("training (s)", _number(course.train_ns / 1e9) if course.train_ns else None),
-        ("checks (s)", _number(course.check_ns / 1e9) if course.check_ns else None),
+        *zip(labels[-4:-2], row[-4:-2], strict=True),
         ("began", _moment(course.began)),
         ("ended", _moment(course.ended)),
         ("worker", str(course.worker)),
@@ -163,20 +145,15 @@ def charts(drawn: Iterable[Chart]) -> list[dict[str, Any]]:
 
 def algorithms(view: View) -> str:
     """What searched: the sampler, the stopper and the terminator, as the log names them, and the seed."""
-    parts = [f"{part} {_kind(view.config.get(part))}" for part in ("sampler", "stopper", "terminator")]
-    return ", ".join([part for part in parts if not part.endswith(" ")] + [f"seed {view.identity.seed}"])
-
-
-def _kind(named: Any) -> str:
-    return shown(named.get("kind", ""), _CELL) if isinstance(named, dict) else shown(named or "", _CELL)
+    named = ((part, view.config.get(part)) for part in ("sampler", "stopper", "terminator"))
+    kinds = ((part, kind.get("kind", "") if isinstance(kind, dict) else kind) for part, kind in named)
+    return ", ".join([*(f"{part} {shown(kind, _CELL)}" for part, kind in kinds if kind), f"seed {view.identity.seed}"])
 
 
 def _value(value: Any) -> Any:
     """A parameter's value in a cell."""
-    if isinstance(value, bool) or value is None:
-        return str(value)
-    if isinstance(value, int):
-        return value if abs(value) <= _EXACT else shown(value, _CELL)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _EXACT:
+        return value
     return _number(value) if isinstance(value, float) else shown(value, _CELL)
 
 
@@ -187,10 +164,6 @@ def _number(value: float | None, digits: int = 6) -> float | str | None:
     return float(f"{value:.{digits}g}") if math.isfinite(value) else str(value)
 
 
-def _pace(interval: int) -> str:
-    return "every step" if interval == 1 else f"every {interval:,} steps"
-
-
 def _moment(at: float) -> dict[str, float] | None:
     """A time of day, in seconds; None for one that is not, or is a simulation's."""
     return {"time": round(at, 3)} if math.isfinite(at) and at > _SIMULATED else None
@@ -199,5 +172,5 @@ def _moment(at: float) -> dict[str, float] | None:
 def _range(parameter: Parameter) -> str:
     if isinstance(parameter, Choice):
         return f"one of {', '.join(map(str, parameter.options))}"
-    low, high = parameter.low, parameter.high  # type: ignore[attr-defined]
-    return f"{low:g} to {high:g}{', log' if parameter.log else ''}"  # type: ignore[attr-defined]
+    assert isinstance(parameter, Float | Int)
+    return f"{parameter.low:g} to {parameter.high:g}{', log' if parameter.log else ''}"
