@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
+import tempfile
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,10 +33,52 @@ TERMINATORS = [
 ]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """What shares something dear is run in one process, one after the other; what needs a Ray comes first."""
+    for item in items:
+        for name in ("local_ray", "site"):
+            if name in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(name))
+    items.sort(key=lambda item: "local_ray" not in getattr(item, "fixturenames", ()))
+
+
+def pytest_runtest_teardown(item, nextitem):
+    if "local_ray" in getattr(item, "fixturenames", ()) and "local_ray" not in getattr(nextitem, "fixturenames", ()):
+        shut_ray_down()
+
+
+@pytest.fixture
+def local_ray():
+    """A Ray on this machine, one for all tests that ask for it: a cluster to which nodes may be added."""
+    ray = pytest.importorskip("ray")
+    if not ray.is_initialized():
+        from ray.cluster_utils import Cluster
+
+        head = {"num_cpus": 2, "include_dashboard": False, "resources": {"place": 1}}
+        CLUSTER.append(Cluster(initialize_head=True, head_node_args=head))
+        ray.init(CLUSTER[0].address, logging_level="ERROR", log_to_driver=False)
+    return CLUSTER[0]
+
+
+CLUSTER = []  # the one of this process
+
+
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C raises KeyboardInterrupt: a shell has it ignored in its background, and Ray Tune takes it over."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="session")
-def server(tmp_path_factory):
-    """A real PostgreSQL."""
-    with faults.postgres(tmp_path_factory.mktemp("postgres")) as uri:
+def server(testrun_uid):
+    """A real PostgreSQL, one for all processes that run tests.
+
+    Its folder is not pytest's: another run of tests by the same person would lock its user out of that one.
+    """
+    with faults.postgres(Path(tempfile.gettempdir()) / f"fairway-postgres-{testrun_uid}") as uri:
         yield uri
 
 
@@ -120,6 +165,8 @@ def shut_ray_down():
     import ray
 
     ray.shutdown()
+    while CLUSTER:
+        CLUSTER.pop().shutdown()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         gc.collect()

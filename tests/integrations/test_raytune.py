@@ -18,26 +18,19 @@ from ray import tune  # noqa: E402
 
 from fairway.integrations.raytune import SamplerSearch, StopperScheduler, TerminatorStopper, report  # noqa: E402
 from fairway.integrations.raytune.spaces import Table  # noqa: E402
-from tests.conftest import make_recording, shut_ray_down  # noqa: E402
+from tests.conftest import make_recording  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
 PROBLEM = fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25)])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def local():
-    ray.shutdown()
-    ray.init("local", num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-    yield
-    shut_ray_down()
-
-
-def fit(trainable, folder, *, samples=12, param_space=None, run=None, **config):
+def fit(trainable, folder, *, samples=12, param_space=None, run=None, at_once=1, **config):
+    """Run an experiment; its actors, each a process to start, are as few as they may be."""
     tuner = tune.Tuner(
         trainable,
         param_space=param_space or {},
-        tune_config=tune.TuneConfig(num_samples=samples, reuse_actors=True, **config),
+        tune_config=tune.TuneConfig(num_samples=samples, reuse_actors=True, max_concurrent_trials=at_once, **config),
         run_config=tune.RunConfig(storage_path=str(folder), name="experiment", verbose=0, **(run or {})),
     )
     return tuner.fit()
@@ -55,13 +48,14 @@ def check(rate):
     return rate / 2
 
 
-def test_all_parts_together_find_the_best_within_the_limit(tmp_path):
+def test_all_parts_together_find_the_best_within_the_limit(tmp_path, local_ray):
     scheduler = StopperScheduler(fw.ACE(interval=1, grace=2), PROBLEM)
     ends = TerminatorStopper(fw.Plateau(60), PROBLEM, {"rate": fw.Float(0.0, 1.0)})
     results = fit(
         lazy,
         tmp_path,
         samples=30,
+        at_once=2,
         param_space={"rate": tune.uniform(0.0, 1.0), "constant": 3},
         metric="auc",
         mode="max",
@@ -85,7 +79,7 @@ def test_all_parts_together_find_the_best_within_the_limit(tmp_path):
     assert scheduler.study.counts["stopped"] == len(scheduler.reasons)
 
 
-def test_dear_checks_wait_for_the_last_step(tmp_path):
+def test_dear_checks_wait_for_the_last_step(tmp_path, local_ray):
     scheduler = StopperScheduler(fw.ACE(interval="end", truncation=0.01), PROBLEM)
     fit(lazy, tmp_path, samples=6, param_space={"rate": tune.uniform(0.0, 0.5)}, scheduler=scheduler)
     study = scheduler.study
@@ -94,13 +88,13 @@ def test_dear_checks_wait_for_the_last_step(tmp_path):
     assert study.costs.checks + study.costs.saved_checks == sum(record.steps for record in study.trials)
 
 
-def test_report_without_our_scheduler_calls_everything(tmp_path):
+def test_report_without_our_scheduler_calls_everything(tmp_path, local_ray):
     results = fit(lazy, tmp_path, samples=1, param_space={"rate": 0.4}, metric="auc", mode="max")
     assert results[0].metrics["eod"] == pytest.approx(0.2)
     assert results[0].metrics["training_iteration"] == 10
 
 
-def test_a_scheduler_of_ours_keeps_the_feasible_trial_and_stops_the_infeasible_one(tmp_path):
+def test_a_scheduler_of_ours_keeps_the_feasible_trial_and_stops_the_infeasible_one(tmp_path, local_ray):
     """Where they fall short: after many infeasible trials with good values, theirs prune the first feasible one."""
     order = [0.9, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96, 0.97, 0.4, 0.99]
 
@@ -115,7 +109,6 @@ def test_a_scheduler_of_ours_keeps_the_feasible_trial_and_stops_the_infeasible_o
         samples=1,
         param_space={"rate": tune.grid_search(order)},
         scheduler=scheduler,
-        max_concurrent_trials=1,
     )
     steps = {result.config["rate"]: result.metrics["training_iteration"] for result in results}
     assert steps[0.4] == 5
@@ -123,7 +116,7 @@ def test_a_scheduler_of_ours_keeps_the_feasible_trial_and_stops_the_infeasible_o
     assert scheduler.study.best.metrics["eod"] == 0.2
 
 
-def test_more_is_found_in_the_same_time_than_with_their_scheduler(tmp_path):
+def test_more_is_found_in_the_same_time_than_with_their_scheduler(tmp_path, local_ray):
     """An unmodified Tuner over recorded trainings, at equal virtual seconds, a check at the price of five steps."""
     recording = make_recording(300, seed=0)
     found = {}
@@ -140,7 +133,6 @@ def test_more_is_found_in_the_same_time_than_with_their_scheduler(tmp_path):
             metric="auc",
             mode="max",
             scheduler=scheduler,
-            max_concurrent_trials=1,
             run={"stop": budget},
         )
         assert budget.spent > 12.0
@@ -184,7 +176,7 @@ class Budget(tune.Stopper):
         return self.spent > self.seconds
 
 
-def test_the_terminator_does_not_end_an_experiment_without_anything_feasible(tmp_path):
+def test_the_terminator_does_not_end_an_experiment_without_anything_feasible(tmp_path, local_ray):
     def infeasible(config):
         tune.report({"auc": config["rate"], "eod": 0.5})
 
@@ -203,7 +195,7 @@ def test_the_terminator_does_not_end_an_experiment_without_anything_feasible(tmp
     assert sum("auc" in result.metrics for result in results) < 20
 
 
-def test_a_trial_that_tune_tries_again_is_ruled_on_again(tmp_path):
+def test_a_trial_that_tune_tries_again_is_ruled_on_again(tmp_path, local_ray):
     def preempted(config):
         marker = tmp_path / "seen"
         if config["rate"] == 0.2 and not marker.exists():
@@ -219,14 +211,13 @@ def test_a_trial_that_tune_tries_again_is_ruled_on_again(tmp_path):
         samples=1,
         param_space={"rate": tune.grid_search([0.9, 0.91, 0.92, 0.2])},
         scheduler=scheduler,
-        max_concurrent_trials=1,
         run={"failure_config": tune.FailureConfig(max_failures=1)},
     )
     assert {result.config["rate"]: result.metrics["training_iteration"] for result in results}[0.2] == 1
     assert [record.status for record in scheduler.study.trials][-1] == "stopped"
 
 
-def test_a_stoppers_longest_step_ends_a_trial_as_complete(tmp_path):
+def test_a_stoppers_longest_step_ends_a_trial_as_complete(tmp_path, local_ray):
     def eager(config):
         for step in range(8):
             report({"auc": config["rate"] + step / 100}, constraints={"eod": lambda: 0.1})
@@ -257,7 +248,7 @@ def test_a_stopper_hears_nested_metrics_and_leaves_out_what_is_not_of_its_space(
     assert ends.stop_all()
 
 
-def test_a_finite_space_of_ours_ends_the_search(tmp_path):
+def test_a_finite_space_of_ours_ends_the_search(tmp_path, local_ray):
     search = SamplerSearch(fw.CTPE(), PROBLEM, space={"rate": fw.Choice([0.1, 0.2, 0.3])}, seed=0)
     results = fit(eager_rate, tmp_path, samples=50, search_alg=search)
     assert sorted(result.config["rate"] for result in results) == [0.1, 0.2, 0.3]
@@ -373,7 +364,7 @@ def test_a_result_without_the_objective_names_what_it_has():
         mirror.hear("a", {"training_iteration": 1, "loss": 0.3})
 
 
-def test_constraints_given_as_values_among_the_metrics_are_taken(tmp_path):
+def test_constraints_given_as_values_among_the_metrics_are_taken(tmp_path, local_ray):
     def plain(config):
         report({"auc": config["rate"], "eod": config["rate"] / 2})
 
