@@ -6,7 +6,6 @@ pages made here. Examples in docstrings are doctests without a fence; `Doctests`
 
 from __future__ import annotations
 
-import argparse
 import os
 import posixpath
 import re
@@ -132,10 +131,9 @@ def _named(file: Path) -> str:
 
 def _commands() -> Iterator[str]:
     """The help of each command, 80 columns wide."""
-    from fairway.cli import _parser  # noqa: PLC0415 - where fairway is installed
+    from fairway.cli import parser  # noqa: PLC0415 - where fairway is installed
+    from fairway.completion import commands  # noqa: PLC0415
 
     os.environ["COLUMNS"] = "80"
-    for action in _parser()._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, parser in action.choices.items():
-                yield f"## fairway {name}\n\n```text\n{parser.format_help()}```\n"
+    for name, command in commands(parser()).items():
+        yield f"## fairway {name}\n\n```text\n{command.format_help()}```\n"

@@ -30,7 +30,7 @@ from fairway.text import shown
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code (see `_EPILOG`)."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         code: int = options.run(options)
     except FairwayError as error:
@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(prog="fairway", description=fw.__doc__, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=fw.__version__)
     commands = parser.add_subparsers(title="commands", required=True, metavar="command")
@@ -139,7 +140,7 @@ def _version(options: argparse.Namespace) -> int:
 def _completion(options: argparse.Namespace) -> int:
     from fairway.completion import script  # noqa: PLC0415
 
-    sys.stdout.write(script(options.shell, _parser()))
+    sys.stdout.write(script(options.shell, parser()))
     return 0
 
 

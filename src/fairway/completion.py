@@ -15,11 +15,11 @@ def script(shell: Literal["bash", "zsh", "fish"], parser: argparse.ArgumentParse
     complete -c fairway -n __fish_use_subcommand -f -a show -d 'show a study'
     complete -c fairway -n '__fish_seen_subcommand_from show' -s h -l help
     """
-    (commands,) = (action.choices for action in _actions(parser) if isinstance(action.choices, dict))
+    there = commands(parser)
     if shell == "fish":
-        return "".join(f"{line}\n" for name, command in commands.items() for line in _fish(name, command))
-    cases = "\n".join(f"    {name}) words='{' '.join(_options(command))}' ;;" for name, command in commands.items())
-    bash = _BASH.format(commands=" ".join(commands), cases=cases)
+        return "".join(f"{line}\n" for name, command in there.items() for line in _fish(name, command))
+    cases = "\n".join(f"    {name}) words='{' '.join(_options(command))}' ;;" for name, command in there.items())
+    bash = _BASH.format(commands=" ".join(there), cases=cases)
     return f"autoload -U +X bashcompinit && bashcompinit\n{bash}" if shell == "zsh" else bash
 
 
@@ -32,6 +32,12 @@ _BASH = """_fairway() {{
 }}
 complete -o default -F _fairway fairway
 """
+
+
+def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parser of each command, by its name."""
+    (found,) = (action.choices for action in _actions(parser) if isinstance(action.choices, dict))
+    return found
 
 
 def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:

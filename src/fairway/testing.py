@@ -26,6 +26,7 @@ import cloudpickle
 import numpy as np
 
 from fairway.engine.events import Asked, Ended, Enqueued, Event, Judged, Opened, Reported, Told, claim, to_json
+from fairway.engine.log import Log
 from fairway.engine.trial import Trial
 from fairway.errors import SpaceExhausted
 from fairway.feasibility import Checkpoint
@@ -36,7 +37,6 @@ from fairway.samplers.sampler import Sampler
 from fairway.space import Choice, Float, Int, Parameter, Value
 from fairway.stoppers.never import Never
 from fairway.stoppers.stopper import Stopper, StopperState
-from fairway.storage.log import Log
 from fairway.study import Study
 from fairway.terminators.terminator import Terminator, Verdict
 

@@ -490,7 +490,7 @@ def test_the_list_does_not_take_a_study_for_one_before_it(url):
     for auc in (0.5, 0.6):
         study = open_study(url)
         study.tell(study.ask(), auc=auc, eod=0.1)
-        study._owner.end("it is done")
+        study.owner.end("it is done")
         assert "best" not in desk.studies()[0]
         assert desk.studies(60.0)[0]["best"] == f"auc {auc}, eod 0.1"
         Database(url).delete("credit")

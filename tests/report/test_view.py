@@ -69,7 +69,7 @@ def live_through(study, story):
     if story.ending == "failed":
         study.tell(trial, failed="out of memory")
     elif story.ending == "timeout":
-        study._owner.close(trial, "stopped", "the timeout of 1 s has passed")
+        study.owner.close(trial, "stopped", "the timeout of 1 s has passed")
     elif story.ending == "told":
         study.tell(trial)
 
@@ -82,7 +82,7 @@ def test_a_view_equals_a_full_fold_of_the_log(told, stopper, looked):
     for i, story in enumerate(told):
         live_through(study, story)
         if i == looked:  # an update in the middle ends in the same place
-            study._owner.flush()
+            study.owner.journal.flush()
             view.update()
     flush(study)
     view.update()

@@ -30,7 +30,9 @@ def train(trial):
     rate, depth = trial.params["rate"], trial.params["depth"]
     for step in trial.steps(20):
         auc = 0.9 - 0.4 / (1 + rate * step * depth) - 0.002 * depth
-        trial.report(auc=auc, eod=lambda step=step: 0.05 + 0.02 * depth * step / 20 + 0.1 * rate, ms=lambda: depth * 1.5)
+        trial.report(
+            auc=auc, eod=lambda step=step: 0.05 + 0.02 * depth * step / 20 + 0.1 * rate, ms=lambda: depth * 1.5
+        )
 
 
 def test_a_study_of_two_worker_processes_resumes_where_it_was(older):

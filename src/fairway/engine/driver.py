@@ -337,7 +337,9 @@ class Driver:
                 checks.pay(self.referee.check_order(checks.offered), self._clock)
             except Exception as error:
                 where = f"constraint {checks.calling!r} of trial {self.number} at step {report.step}"
-                error.add_note(f"raised by {where}{'' if report.checkpoint is None else ', called with the checkpoint'}")
+                error.add_note(
+                    f"raised by {where}{'' if report.checkpoint is None else ', called with the checkpoint'}"
+                )
                 self.settle(checks.observed(None, train_ns, payment, last=last))
                 raise
             finally:

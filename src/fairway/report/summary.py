@@ -61,8 +61,8 @@ def state(view: View) -> State:
     """Whether somebody works on a study."""
     if view.ended is not None:
         return "ended"
-    workers = set(view.ledger.terminators)
-    return "running" if workers - view.log.lost(workers) else "idle"
+    workers, leases = set(view.ledger.terminators), view.log.leases
+    return "running" if workers - (leases.lost(workers) if leases is not None else set()) else "idle"
 
 
 class _Teller:

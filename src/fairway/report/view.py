@@ -17,11 +17,11 @@ from fairway import feasibility
 from fairway.engine.events import Judged, Opened, Reported, Status
 from fairway.engine.identity import Identity
 from fairway.engine.ledger import Course, Ledger
+from fairway.engine.log import Log
 from fairway.engine.record import TrialRecord
 from fairway.errors import StorageError, UsageError
 from fairway.problem import Problem
 from fairway.space import Space
-from fairway.engine.log import Log
 from fairway.storage.sql import Database
 from fairway.study import Study
 
