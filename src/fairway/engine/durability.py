@@ -48,5 +48,5 @@ def _beat(pulsed: weakref.ref[Pulsed], stop: threading.Event) -> None:
         try:
             alive.pulse()
         except Exception as error:  # noqa: BLE001 - the next one may get through; if none does, the lease runs out
-            logger.warning("%s", error)
+            logger.warning("%s", str(error))  # a kept record must not keep what is served
         del alive

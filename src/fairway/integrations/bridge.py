@@ -93,7 +93,7 @@ class Bridge(Generic[Key]):
         self.ended.add(key)
         if trial is None:
             return
-        why = trial.driver.failure or failed or ("" if trial.last_step else "reported nothing")
+        why = trial.driver.reason if trial.driver.failed else failed or ("" if trial.last_step else "reported nothing")
         if why:
             self.study.tell(trial, failed=why)
             return
