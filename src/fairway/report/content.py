@@ -106,21 +106,18 @@ def configuration(view: View, number: int) -> dict[str, Any]:
 
 def trial(view: View, number: int) -> dict[str, Any]:
     """One trial, in full."""
-    course, constraints = view.courses[number], view.problem.constraints
-    labels, row = [column["label"] for column in columns(view)], _row(view, number)
-    after = 4 + len(constraints)  # the metrics
-    checked = None if course.interval is None or not constraints else f"{course.interval:,} steps"
-    facts: list[tuple[str, Any]] = [
+    course, row = view.courses[number], _row(view, number)
+    kinds = ("objective", "number", "count")
+    numbers = [(one["label"], value) for one, value in zip(columns(view), row, strict=True) if one["kind"] in kinds]
+    pace = None if course.interval is None or not view.problem.constraints else f"every {course.interval:,} steps"
+    facts = [
         ("status", course.status),
         ("reason", shown(course.reason, 4000)),
         ("limits", None if row[2] is None else STRATA[row[2]]),
-        *zip(labels[3 : after + 1], row[3 : after + 1], strict=True),
-        ("steps reported", course.steps or None),
+        *numbers,
         ("steps planned", course.total),
-        ("checked every", "step" if course.interval == 1 and checked else checked),
-        ("checks paid", course.checks or None),
+        ("checked", "every step" if pace and course.interval == 1 else pace),
         ("checks not paid", course.saved or None),
-        *zip(labels[-4:-2], row[-4:-2], strict=True),
         ("began", _moment(course.began)),
         ("ended", _moment(course.ended)),
         ("worker", str(course.worker)),

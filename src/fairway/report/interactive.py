@@ -31,14 +31,7 @@ from fairway.report.marks import (
 )
 from fairway.text import shown
 
-_SYMBOL = {
-    "circle": "circle",
-    "cross": "x-thin",
-    "ring": "circle-open",
-    "star": "star",
-    "square": "square-open",
-    "triangle": "triangle-up-open",
-}
+_SYMBOL = {"cross": "x-thin", "ring": "circle-open", "square": "square-open", "triangle": "triangle-up-open"}
 _HOVER = 160  # letters of a line that pops up
 _CLEAR = "rgba(0,0,0,0)"
 _DIGITS = 5  # of each number that are kept, and of the range on a linear axis
@@ -145,7 +138,7 @@ def _trace(mark: Line | Points | Bars, panel: Panel, *, in_legend: bool) -> dict
         return trace | {"mode": "lines", "line": line | {"shape": "hv" if mark.step else "linear"}}
     symbol = mark.symbol or look.symbol
     rim = {"color": look.colour, "width": 0 if symbol in FILLED else 1.4}
-    marker = {"color": look.colour, "symbol": _SYMBOL[symbol], "size": mark.size, "line": rim}
+    marker = {"color": look.colour, "symbol": _SYMBOL.get(symbol, symbol), "size": mark.size, "line": rim}
     return trace | {"mode": "markers", "marker": marker}
 
 
