@@ -13,22 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairway.report.marks import (
-    FEW_DECADES,
-    FILLED,
-    LOOK,
-    NAME,
-    TICK,
-    Axis,
-    Bars,
-    Limit,
-    Line,
-    Panel,
-    Points,
-    Side,
-    Words,
-    grid,
-)
+from fairway.report.ink import FEW_DECADES, FILLED, LOOK, NAME, TICK, grid
+from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Side, Words
 from fairway.text import shown
 
 _SYMBOL = {"cross": "x-thin", "ring": "circle-open", "square": "square-open", "triangle": "triangle-up-open"}
@@ -44,7 +30,7 @@ _LAYOUT: dict[str, Any] = {
     "modebar": {"bgcolor": _CLEAR, "color": "rgba(128,128,128,0.6)", "activecolor": LOOK["valid"].colour},
     "hovermode": "closest",
     "hoverlabel": {"align": "left", "namelength": 0},
-    "barmode": "stack",
+    "barmode": "overlay",
     "bargap": 0.35,
 }
 _LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "yanchor": "bottom", "itemsizing": "constant"}
