@@ -42,7 +42,7 @@ def _columns(view: View) -> list[_Column]:
         _Column("best step", "count", lambda _, course: course.checkpoint and course.checkpoint.step),
         _Column("steps", "count", lambda _, course: course.steps or None),
         *(_Column(name, "param", partial(_param, name)) for name in view.space),
-        _Column("checks", "count", lambda _, course: course.checks or None),
+        _Column("checks paid", "count", lambda _, course: course.checks or None),
         _Column("training (s)", "number", lambda _, course: _number(course.train_ns / 1e9 or None)),
         _Column("checks (s)", "number", lambda _, course: _number(course.check_ns / 1e9 or None)),
         _Column("reason", "text", lambda _, course: shown(course.reason, _TEXT) or None),
