@@ -13,32 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairway.report.marks import (
-    FEW_DECADES,
-    FILLED,
-    LOOK,
-    NAME,
-    TICK,
-    Axis,
-    Bars,
-    Limit,
-    Line,
-    Panel,
-    Points,
-    Side,
-    Words,
-    grid,
-)
+from fairway.report.ink import FEW_DECADES, FILLED, LOOK, NAME, TICK, grid
+from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Side, Words
 from fairway.text import shown
 
-_SYMBOL = {
-    "circle": "circle",
-    "cross": "x-thin",
-    "ring": "circle-open",
-    "star": "star",
-    "square": "square-open",
-    "triangle": "triangle-up-open",
-}
+_SYMBOL = {"cross": "x-thin", "ring": "circle-open", "square": "square-open", "triangle": "triangle-up-open"}
 _HOVER = 160  # letters of a line that pops up
 _CLEAR = "rgba(0,0,0,0)"
 _DIGITS = 5  # of each number that are kept, and of the range on a linear axis
@@ -51,7 +30,7 @@ _LAYOUT: dict[str, Any] = {
     "modebar": {"bgcolor": _CLEAR, "color": "rgba(128,128,128,0.6)", "activecolor": LOOK["valid"].colour},
     "hovermode": "closest",
     "hoverlabel": {"align": "left", "namelength": 0},
-    "barmode": "stack",
+    "barmode": "overlay",
     "bargap": 0.35,
 }
 _LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "yanchor": "bottom", "itemsizing": "constant"}
@@ -145,7 +124,7 @@ def _trace(mark: Line | Points | Bars, panel: Panel, *, in_legend: bool) -> dict
         return trace | {"mode": "lines", "line": line | {"shape": "hv" if mark.step else "linear"}}
     symbol = mark.symbol or look.symbol
     rim = {"color": look.colour, "width": 0 if symbol in FILLED else 1.4}
-    marker = {"color": look.colour, "symbol": _SYMBOL[symbol], "size": mark.size, "line": rim}
+    marker = {"color": look.colour, "symbol": _SYMBOL.get(symbol, symbol), "size": mark.size, "line": rim}
     return trace | {"mode": "markers", "marker": marker}
 
 

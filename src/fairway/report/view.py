@@ -73,6 +73,8 @@ class View:
             raise StorageError(f"the study {self.name!r} is empty: nobody has opened it yet")
         self.config: Mapping[str, Any] = events[0].config
         self.identity = Identity.from_json(self.config)
+        self.space: Space = self.identity.space
+        self.problem: Problem = self.identity.problem
         self._summaries = Ledger(self.space, self.problem, self.identity.seed or 0)
         self.ledger = self._summaries
         self.update()
@@ -90,16 +92,6 @@ class View:
         if not isinstance(study, Study):
             raise UsageError(f"{study!r}: a Study or a View is expected")
         return cls(study)
-
-    @property
-    def space(self) -> Space:
-        """The parameters."""
-        return self.identity.space
-
-    @property
-    def problem(self) -> Problem:
-        """The objective and the constraints."""
-        return self.identity.problem
 
     def update(self) -> bool:
         """Read what was written since; whether there was anything."""
@@ -141,12 +133,8 @@ class View:
     @property
     def best_number(self) -> int | None:
         """The number of the trial with the best feasible checkpoint, or None while there is none."""
-        sign = self.problem.objective.sign
-        feasible = [
-            (sign * course.checkpoint.objective, number)
-            for number, course in enumerate(self.courses)
-            if course.checkpoint is not None and self.stratum(number) == 1
-        ]
+        sign, marks = self.problem.objective.sign, [course.checkpoint for course in self.courses]
+        feasible = [(sign * mark.objective, k) for k, mark in enumerate(marks) if mark and self.stratum(k) == 1]
         return min(feasible)[1] if feasible else None
 
     @property

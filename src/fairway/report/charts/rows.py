@@ -14,7 +14,7 @@ from fairway.report.chart import Axis, Chart, Panel, Points
 from fairway.report.marks import Mark
 from fairway.report.view import STRATA, View
 from fairway.study import Study
-from fairway.text import counted, named, number, params
+from fairway.text import counted, measured, named, params
 
 MOST = 3000  # points in one panel
 LAYERS = (0, 2, 1)
@@ -91,14 +91,12 @@ class Rows:
 
     def texts(self, numbers: Iterable[int], *, full: bool = False) -> list[str]:
         """What pops up for some trials, in full with their parameters."""
-        names, texts = [named(name) for name in self.view.problem.metrics], []
+        names, texts = self.view.problem.metrics, []
         for k in numbers:
             course = self.view.courses[k]
-            text = f"trial {k}"
-            if course.checkpoint is not None:
-                known = zip(names, (course.checkpoint.objective, *course.checkpoint.values), strict=True)
-                measured = ", ".join(f"{name} {number(value)}" for name, value in known if value is not None)
-                text += f", step {course.checkpoint.step}\n{measured}"
+            mark, text = course.checkpoint, f"trial {k}"
+            if mark is not None:
+                text += f", step {mark.step}\n{measured(names, (mark.objective, *mark.values))}"
             texts.append(f"{text}\n{params(course.params)}" if full else text)
         return texts
 

@@ -17,16 +17,12 @@ from fairway.report.summary import State, state
 from fairway.report.templates import compact
 from fairway.report.view import View
 from fairway.storage.sql import Database, Stored
-from fairway.text import goal, number, shown
+from fairway.text import goal, measured
 
-POLL_SECONDS = 0.5
-"""How often a study that is watched is looked at."""
-STATE_SECONDS = 3.0
-"""How often it is asked whether its workers live."""
-DRAW_SECONDS = 2.0
-"""The least between two drawings of a study's charts; they take at most a quarter of the time."""
-SLOW_SECONDS = 20.0
-"""The same for those that take a second or more to draw."""
+POLL_SECONDS = 0.5  # between two looks at a study that is watched
+STATE_SECONDS = 3.0  # between two questions whether its workers live
+DRAW_SECONDS = 2.0  # the least between two drawings of a study's charts; they take at most a quarter of the time
+SLOW_SECONDS = 20.0  # the same for those that take a second or more to draw
 
 
 class Drawing:
@@ -149,12 +145,10 @@ class Watch:
         with self._lock:
             view, best = self.view, self.view.best
             times = [at for course in view.courses for at in (course.began, course.ended) if at > 1e9]  # noqa: PLR2004
-            metrics = {} if best is None else best.metrics
-            known = (f"{shown(name, 40)} {number(value)}" for name, value in metrics.items() if value is not None)
             return {
                 "goal": goal(view.problem),
                 "trials": len(view.courses),
-                "best": ", ".join(known),
+                "best": "" if best is None else measured(best.metrics.keys(), best.metrics.values()),
                 "state": self._state,
                 "updated": max((at for at in times if math.isfinite(at)), default=None),
             }
