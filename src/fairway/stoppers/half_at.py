@@ -37,8 +37,6 @@ class HalfAt(Stopper):
 
 
 class _HalfAtState(StopperState):
-    __slots__ = ("_compared", "_completed", "_config", "_ranks")
-
     def __init__(self, config: HalfAt) -> None:
         self._config = config
         self._ranks = Ranks()

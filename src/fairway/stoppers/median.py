@@ -41,8 +41,6 @@ class Median(Stopper):
 
 
 class _MedianState(StopperState):
-    __slots__ = ("_config", "_means", "_running")
-
     def __init__(self, config: Median) -> None:
         self._config = config
         self._means: defaultdict[int, Ranks] = defaultdict(Ranks)  # by step

@@ -27,8 +27,6 @@ class Never(Stopper):
 
 
 class _NeverState(StopperState):
-    __slots__ = ()
-
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
         del number, step, loss, violation
         return None
