@@ -17,9 +17,7 @@ class Never(Stopper):
     Never(interval='end', skip=True)
     """
 
-    @property
-    def stop_probability(self) -> float:
-        return 0.0
+    stop_probability = 0.0
 
     def start(self, problem: Problem) -> StopperState:
         del problem
