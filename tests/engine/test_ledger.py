@@ -104,3 +104,15 @@ def test_some_folds_of_many_stand_for_a_trial_until_all_are_there(make_study):
     study.tell(trial)
     assert (course.checkpoint.folds, course.peak.folds) == (3, 3)
     assert study.best_ignoring_limits.metrics["auc"] == pytest.approx(0.7)
+
+
+@given(stoppers, acts_up_to(40))
+def test_the_best_feasible_checkpoint_is_the_referees(stopper, acts):
+    study = live(stopper, acts)
+    flush(study)
+    best, incumbent = study.owner.ledger.best, study.owner.referee.incumbent
+    if incumbent is None:
+        assert best is None
+    else:
+        number, checkpoint = best
+        assert (-checkpoint.objective, number, checkpoint.step) == incumbent[:3]

@@ -142,7 +142,7 @@ def test_a_study_that_nobody_works_on_says_how_to_resume(tmp_path):
     study = make(storage=f"sqlite:///{tmp_path}/study.db")
     tell(study, {"auc": 0.5})
     study.ask()
-    study.log.leave(0)
+    study.log.leases.leave(0)
     summary = said(study)
     assert summary.state == "idle"
     assert "Nobody works on the study now, and 1 trial did not end; run it again and it resumes." in summary.sentences

@@ -88,7 +88,7 @@ def test_a_view_equals_a_full_fold_of_the_log(told, stopper, looked):
     view.update()
     whole = Ledger(view.space, view.problem, study.seed)
     for event in study.log.read():
-        whole.fold(event)
+        whole.replay(event)
     for found in (view.ledger, View(study).ledger):
         for name in ("counts", "last_stop", "last_failure", "best_ignoring_limits", "train_saved_ns", "verdicts"):
             np.testing.assert_equal(getattr(found, name), getattr(whole, name), name)

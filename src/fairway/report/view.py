@@ -133,9 +133,7 @@ class View:
     @property
     def best_number(self) -> int | None:
         """The number of the trial with the best feasible checkpoint, or None while there is none."""
-        sign, marks = self.problem.objective.sign, [course.checkpoint for course in self.courses]
-        feasible = [(sign * mark.objective, k) for k, mark in enumerate(marks) if mark and self.stratum(k) == 1]
-        return min(feasible)[1] if feasible else None
+        return None if self.ledger.best is None else self.ledger.best[0]
 
     @property
     def best(self) -> TrialRecord | None:
