@@ -37,7 +37,7 @@ def _columns(view: View) -> list[_Column]:
     columns = [
         _Column("trial", "trial", lambda k, _: k),
         _Column("status", "status", lambda _, course: STATUSES.index(course.status)),
-        _Column("limits", "limits", lambda k, _: view.stratum(k) if constraints else None),
+        _Column("constraints", "limits", lambda k, _: view.stratum(k) if constraints else None),
         *(_Column(name, "number" if i else "objective", partial(_metric, i)) for i, name in metrics),
         _Column("best step", "count", lambda _, course: course.checkpoint and course.checkpoint.step),
         _Column("steps", "count", lambda _, course: course.steps or None),
@@ -117,7 +117,7 @@ def trial(view: View, number: int) -> dict[str, Any]:
     facts = [
         ("status", course.status),
         ("reason", shown(course.reason, 4000)),
-        ("limits", None if stratum is None or not view.problem.constraints else STRATA[stratum]),
+        ("constraints", None if stratum is None or not view.problem.constraints else STRATA[stratum]),
         *numbers,
         ("steps planned", course.total),
         ("checked", "every step" if pace and course.interval == 1 else pace),

@@ -139,7 +139,7 @@
     show({ trial: page.trial });
     running = true;
     await refresh();
-    follow(() => `/events?name=${encodeURIComponent(page.key)}&last=`, { change: refresh, tick: refresh });
+    follow(() => `/events?name=${encodeURIComponent(page.key)}&last=`, { change: refresh });
   }
 
   function when(seconds) {
