@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 import fairway as fw
-from bench.policies import OBJECTIVE, RECORDINGS, RULES, SAMPLERS, SETTINGS, WORKERS
+from bench.papers.ace_tables import WORKERS
+from bench.policies import OBJECTIVE, RECORDINGS, RULES, SAMPLERS, SETTINGS
 
 ADDED = {"by_stopper", "means"}  # to `Told`, so that a summary equals the whole log
 SEEDS = 3

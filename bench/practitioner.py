@@ -134,7 +134,7 @@ class Odds:
         return float(max(abs(rates[0] - rates[1]), abs(rates[2] - rates[3])))
 
 
-class _Over(BaseException):
+class Over(BaseException):
     """The budget is spent. No tuner catches it, because it is not an Exception."""
 
 
@@ -194,7 +194,7 @@ class Task:
         """Train round by round, until no split is left to make or the budget is spent."""
         for k in range(1, most + 1):
             if self.spent > self.seconds:
-                raise _Over
+                raise Over
             ended = booster.update()
             if k == 1 or not ended:  # without a single split there is still the constant model
                 yield k
@@ -402,7 +402,7 @@ def flaml(task: Task, seed: int) -> None:
 
 
 @dataclass
-class _Draw:
+class Draw:
     """A parameter as scikit-learn samples it."""
 
     parameter: fw.Int | fw.Float
@@ -426,7 +426,7 @@ def sklearn_halving(task: Task, seed: int) -> None:
         checkpoint = Checkpoint(task, model.predict_proba(features)[:, 1])
         eod = checkpoint.eod()
         if task.spent > task.seconds:
-            raise _Over
+            raise Over
         return checkpoint.auc if eod <= task.limit else task.limit - eod
 
     task.start()
@@ -434,7 +434,7 @@ def sklearn_halving(task: Task, seed: int) -> None:
     while True:
         HalvingRandomSearchCV(
             LGBMClassifier(**FIXED),
-            {name: _Draw(parameter) for name, parameter in SPACE.items()},
+            {name: Draw(parameter) for name, parameter in SPACE.items()},
             resource="n_estimators",
             max_resources=ROUNDS,
             min_resources=ROUNDS // 27,
@@ -466,7 +466,7 @@ def run(key: Key, folder: Path, seconds: float) -> dict[str, Any]:
     """One run, in this process."""
     name, method, seed = key
     task, began = Task(name, folder, seconds), time.monotonic()
-    with suppress(_Over):
+    with suppress(Over):
         METHODS[method][1](task, seed)
     packages = ("fairway", "lightgbm", "numpy", "scikit-learn", "optuna", "flaml")
     return {
@@ -479,21 +479,21 @@ def run(key: Key, folder: Path, seconds: float) -> dict[str, Any]:
         "cpu": task.spent,
         "wall": time.monotonic() - began,
         "versions": {"python": platform.python_version(), **{package: version(package) for package in packages}},
-        "sources": _sources(),
+        "sources": sources(),
     }
 
 
-def _sources() -> str:
+def sources() -> str:
     digest = hashlib.sha256()
     for source in sorted(Path(fw.__file__).parent.rglob("*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:12]
 
 
-def _run_all(keys: Sequence[Key], folder: Path, seconds: float, jobs: int, kept: Path) -> dict[Key, dict[str, Any]]:
+def run_all(keys: Sequence[Key], folder: Path, seconds: float, jobs: int, kept: Path) -> dict[Key, dict[str, Any]]:
     """Every run, those that were made before included, each in a process of its own."""
     done = _kept(kept, seconds)
-    stale = [key for key in keys if key in done and "fairway" in key[1] and done[key]["sources"] != _sources()]
+    stale = [key for key in keys if key in done and "fairway" in key[1] and done[key]["sources"] != sources()]
     if stale:
         print(f"{len(stale)} runs in {kept} were made by other sources of fairway; delete their lines to renew them")
     todo = [key for key in keys if key not in done]
@@ -546,12 +546,12 @@ def _kept(path: Path, seconds: float) -> dict[Key, dict[str, Any]]:
     return done
 
 
-def _at(row: Mapping[str, Any], seconds: float) -> float:
+def at(row: Mapping[str, Any], seconds: float) -> float:
     """The best feasible AUC by then."""
     return max((auc for when, auc, _ in row["path"] if when <= seconds), default=CHANCE)
 
 
-def _mean(values: Array, digits: int, sign: str = "") -> str:
+def mean(values: Array, digits: int, sign: str = "") -> str:
     error = f" ± {values.std(ddof=1) / math.sqrt(len(values)):.{digits}f}" if len(values) > 1 else ""
     return f"{values.mean():{sign}.{digits}f}{error}"
 
@@ -564,7 +564,7 @@ def _report(results: Mapping[Key, Mapping[str, Any]], seconds: float) -> str:
     seeds = list(dict.fromkeys(seed for _, _, seed in results))
     times = [seconds / 4, seconds / 2, seconds]
     found = np.array(  # (data set, method, seed, time)
-        [[[[_at(results[n, m, s], t) for t in times] for s in seeds] for m in methods] for n in names]
+        [[[[at(results[n, m, s], t) for t in times] for s in seeds] for m in methods] for n in names]
     )
     versions = next(iter(results.values()))["versions"]
     heading = [f"{t:g} s" for t in times]
@@ -582,7 +582,7 @@ def _report(results: Mapping[Key, Mapping[str, Any]], seconds: float) -> str:
             for k in range(3):
                 there = int((found[i, j, :, k] != CHANCE).sum())
                 few = "" if there == len(seeds) else f" ({there} of {len(seeds)} seeds)"
-                cells.append(_mean(found[i, j, :, k], 4) + few)
+                cells.append(mean(found[i, j, :, k], 4) + few)
             rows = [results[name, method, seed] for seed in seeds]
             counts = [f"{np.mean([row[what] for row in rows]):,.0f}" for what in ("trainings", "checks")]
             lines.append(f"| {METHODS[method][0]} | {' | '.join([*cells, *counts])} |")
@@ -592,7 +592,7 @@ def _report(results: Mapping[Key, Mapping[str, Any]], seconds: float) -> str:
             ours, said = methods.index(OURS), []
             for k, when in enumerate(heading):
                 peer = max(peers, key=lambda j: float(found[i, j, :, k].mean()))
-                difference = _mean(1000 * (found[i, ours, :, k] - found[i, peer, :, k]), 2, "+")
+                difference = mean(1000 * (found[i, ours, :, k] - found[i, peer, :, k]), 2, "+")
                 said.append(f"{difference} after {when} ({methods[peer]})")
             lines[-1] += f" {'; '.join(said)}."
     ranks = rankdata(-found, axis=1).mean(axis=(0, 2))
@@ -648,7 +648,7 @@ def _probe(name: str, folder: Path) -> None:
     )
 
 
-def _agrees_with_fairlearn() -> None:
+def agrees_with_fairlearn() -> None:
     """The two measures, once beside their references, with many ties."""
     from fairlearn.metrics import equalized_odds_difference  # noqa: PLC0415
     from sklearn.metrics import roc_auc_score  # noqa: PLC0415
@@ -686,9 +686,9 @@ def main() -> None:
         for name in given.datasets:
             _probe(name, folder)
         return
-    _agrees_with_fairlearn()
+    agrees_with_fairlearn()
     keys = [(n, m, s) for s in range(given.seeds) for n in given.datasets for m in given.methods]
-    text = _report(_run_all(keys, folder, given.seconds, given.jobs, given.kept), given.seconds)
+    text = _report(run_all(keys, folder, given.seconds, given.jobs, given.kept), given.seconds)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(text)
     print(text)

@@ -21,18 +21,19 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
 import fairway as fw
+from fairway.engine.batch import drained
 from fairway.engine.clock import WallClock
+from fairway.engine.driver import Driver
+from fairway.engine.durability import NEWS_SECONDS, SEND_SECONDS
 from fairway.engine.events import Reported
-from fairway.engine.trial import Trial
 from fairway.runners.exchange import Exchange, Line
-from fairway.runners.worker import FLUSH_SECONDS, NEWS_SECONDS, Batches
+from fairway.runners.worker import Batches
 
 WORKERS = (10, 30, 100, 300, 1000, 3000, 10_000)
 PACES = {"10 reports a second": 10.0, "1 report a second": 1.0, "6 reports a minute": 0.1}
@@ -44,7 +45,7 @@ class Costs(NamedTuple):
     hear: float  # a batch, from the connection into the log and what is known
     look: float  # at a worker that has no news
     tell: float  # an event to a worker
-    fold: float  # an event, in a worker
+    replay: float  # an event, in a worker
 
     def load(self, workers: int, batches: float) -> float:
         """Of the owner, with so many workers that each send so many batches a second."""
@@ -64,44 +65,41 @@ def measure(lines: int = 64, rounds: int = 40) -> Costs:
             storage=f"sqlite:///{folder}/study.db",
             seed=0,
         )
-        owner, exchange = study._owner, Exchange(study._owner)
-        there: list[tuple[Connection, Trial]] = []
+        owner, exchange = study.owner, Exchange(study.owner)
+        there: list[tuple[Connection, Driver]] = []
         ours: list[Line] = []
         for _ in range(lines):
             referee = owner.enlist()
             asked = owner.assign(referee.worker)
             here, far = Pipe()
-            send = partial(_send, far)
-            trial = Trial(asked.number, dict(asked.params), seed=0, referee=referee, send=send, clock=WallClock())
-            trial.steps(10_000)
-            there.append((far, trial))
+            driver = Driver(asked.number, referee, WallClock())
+            driver.begin(10_000)
+            there.append((far, driver))
             ours.append(Line(here, referee.worker))
         hear, look, tell, events = [], [], [], []
         for round_ in range(rounds):
-            for _, trial in there:
-                trial.report(auc=0.5 + round_ / 1000, eod=lambda: 0.5)
-                trial._flush()
-            hear.append(_timed(exchange._hear, ours) / lines)
-            exchange._lines = set(ours)
-            tell.append(_timed(exchange._tell) / lines)
-            look.append(_timed(exchange._tell) / lines)
+            for far, driver in there:
+                observation = driver.measure({"auc": 0.5 + round_ / 1000, "eod": lambda: 0.5})
+                assert observation is not None
+                driver.settle(observation)
+                with drained([driver.batch], WallClock.ns()) as waiting:
+                    far.send(Batches(waiting))
+            hear.append(_timed(exchange.hear, ours) / lines)
+            tell.append(_timed(exchange.tell, ours) / lines)
+            look.append(_timed(exchange.tell, ours) / lines)
             for far, _ in there:
                 while far.poll():
                     events += far.recv().events
         news = lines - 1  # events for each worker in a round
-        folding = [pickle.loads(event) for event in events[: 20 * news]]  # noqa: S301 - our own
-        fold = _timed(_fold_all, there[0][1], folding) / len(folding)
+        replayed = [pickle.loads(event) for event in events[: 20 * news]]  # noqa: S301 - our own
+        replay = _timed(_replay_all, there[0][1], replayed) / len(replayed)
         passed = (statistics.median(tell) - statistics.median(look)) / news
-        return Costs(statistics.median(hear), statistics.median(look), passed, fold)
+        return Costs(statistics.median(hear), statistics.median(look), passed, replay)
 
 
-def _send(connection: Connection, batch: Reported) -> None:
-    connection.send(Batches([batch]))
-
-
-def _fold_all(trial: Trial, events: Sequence[Reported]) -> None:
+def _replay_all(driver: Driver, events: Sequence[Reported]) -> None:
     for event in events:
-        trial._referee.fold(event)
+        driver.referee.replay(event)
 
 
 def _timed(call: Callable[..., object], *arguments: object) -> float:
@@ -114,21 +112,21 @@ def table(costs: Costs) -> list[str]:
     """The owner's load by number of workers and pace, and where it saturates."""
     lines = [
         f"A batch heard and written: {costs.hear * 1e6:.0f} us. A look at a worker: {costs.look * 1e6:.1f} us.",
-        f"An event passed on to a worker: {costs.tell * 1e6:.2f} us; folded in there: {costs.fold * 1e6:.0f} us.",
+        f"An event passed on to a worker: {costs.tell * 1e6:.2f} us; replayed there: {costs.replay * 1e6:.0f} us.",
         "",
         f"| workers | {' | '.join(PACES)} |",
         f"| --- |{' --- |' * len(PACES)}",
     ]
     for workers in WORKERS:
-        loads = [costs.load(workers, min(pace, 1 / FLUSH_SECONDS)) for pace in PACES.values()]
+        loads = [costs.load(workers, min(pace, 1 / SEND_SECONDS)) for pace in PACES.values()]
         lines.append(f"| {workers:,} | {' | '.join(f'{load:.0%}' for load in loads)} |")
     saturated = []
     for pace in PACES.values():
-        batches = min(pace, 1 / FLUSH_SECONDS)
+        batches = min(pace, 1 / SEND_SECONDS)
         most = max(n for n in range(1, 200_000) if n == 1 or costs.load(n, batches) < 1.0)
         saturated.append(f"{most:,}")
     lines.append(f"| saturates at | {' | '.join(saturated)} |")
-    own = [(999 * min(pace, 1 / FLUSH_SECONDS) * costs.fold) for pace in PACES.values()]
+    own = [(999 * min(pace, 1 / SEND_SECONDS) * costs.replay) for pace in PACES.values()]
     lines.append(f"| a worker's own load, of 1,000 | {' | '.join(f'{load:.1%}' for load in own)} |")
     return lines
 

@@ -92,7 +92,7 @@ class Folded(Task):
         """The score. Whoever scores begins with it: past the budget the run ends here."""
         self.trainings += 1
         if self.spent > self.seconds:
-            raise practitioner._Over
+            raise practitioner.Over
         rows, chances = self._rows(table), model.chances(table)
         truth = self.truth[rows]
         # Below full size a fold may show one class only.
@@ -147,7 +147,7 @@ def constrained(task: Folded, seed: int, sampler: fw.Sampler | None = None) -> N
     task.start()
     try:
         search.fit(task.table, task.truth)
-    except practitioner._Over:
+    except practitioner.Over:
         counted = {trial.metrics["score"] for trial in search.study_.trials if trial.feasible}
         assert counted.issuperset(auc for _, auc, _ in task.path)  # what is recorded counts for the study
         raise
@@ -158,9 +158,9 @@ def constrained_ctpe(task: Folded, seed: int) -> None:
     constrained(task, seed, fw.CTPE())
 
 
-def _again(task: Folded, seed: int, search: Callable[[dict[str, practitioner._Draw], int], Any]) -> None:
+def _again(task: Folded, seed: int, search: Callable[[dict[str, practitioner.Draw], int], Any]) -> None:
     """A search with new seeds, again and again."""
-    space = {name: practitioner._Draw(parameter) for name, parameter in SPACE.items()}
+    space = {name: practitioner.Draw(parameter) for name, parameter in SPACE.items()}
     task.start()
     again = 0
     while True:
@@ -174,7 +174,7 @@ def randomized(task: Folded, seed: int) -> None:
     def both(model: Model, table: Array, _: object) -> dict[str, float]:
         return {"auc": task.auc(model, table), "eod": task.eod(model, table)}
 
-    def search(space: dict[str, practitioner._Draw], random_state: int) -> Any:
+    def search(space: dict[str, practitioner.Draw], random_state: int) -> Any:
         return RandomizedSearchCV(
             Model(**FIXED, n_estimators=ROUNDS),
             space,
@@ -201,7 +201,7 @@ def halving(task: Folded, seed: int) -> None:
         auc, eod = task.auc(model, table), task.eod(model, table)
         return auc if eod <= task.limit else task.limit - eod
 
-    def search(space: dict[str, practitioner._Draw], random_state: int) -> Any:
+    def search(space: dict[str, practitioner.Draw], random_state: int) -> Any:
         return HalvingRandomSearchCV(
             Model(**FIXED, n_estimators=ROUNDS),
             space,
@@ -232,7 +232,7 @@ def run(key: Key, folder: Path, seconds: float) -> dict[str, Any]:
     """One run, in this process."""
     name, method, seed = key
     task, began = Folded(name, folder, seconds), time.monotonic()
-    with suppress(practitioner._Over):
+    with suppress(practitioner.Over):
         METHODS[method][1](task, seed)
     packages = ("fairway", "lightgbm", "numpy", "scikit-learn")
     return {
@@ -247,7 +247,7 @@ def run(key: Key, folder: Path, seconds: float) -> dict[str, Any]:
         "cpu": task.spent,
         "wall": time.monotonic() - began,
         "versions": {"python": platform.python_version(), **{package: version(package) for package in packages}},
-        "sources": practitioner._sources(),
+        "sources": practitioner.sources(),
     }
 
 
@@ -257,7 +257,7 @@ def _report(results: Mapping[Key, Mapping[str, Any]], seconds: float) -> str:
     seeds = list(dict.fromkeys(seed for _, _, seed in results))
     times = [seconds / 4, seconds / 2, seconds]
     found = np.array(  # (data set, method, seed, time)
-        [[[[practitioner._at(results[n, m, s], t) for t in times] for s in seeds] for m in methods] for n in names]
+        [[[[practitioner.at(results[n, m, s], t) for t in times] for s in seeds] for m in methods] for n in names]
     )
     heading = " | ".join(f"{t:g} s" for t in times)
     counted = {
@@ -281,7 +281,7 @@ def _report(results: Mapping[Key, Mapping[str, Any]], seconds: float) -> str:
             for k in range(len(times)):
                 there = int((found[i, j, :, k] != CHANCE).sum())
                 few = "" if there == len(seeds) else f" ({there} of {len(seeds)} seeds)"
-                cells.append(practitioner._mean(found[i, j, :, k], 4) + few)
+                cells.append(practitioner.mean(found[i, j, :, k], 4) + few)
             rows = [results[name, method, seed] for seed in seeds]
             cells += [f"{np.mean([row[what] for row in rows]):,.0f}" for what in counted]
             lines.append(f"| {METHODS[method][0]} | {' | '.join(cells)} |")
@@ -292,7 +292,7 @@ def _report(results: Mapping[Key, Mapping[str, Any]], seconds: float) -> str:
             for j, method in enumerate(methods):
                 if method != OURS:
                     less = 1000 * (found[i, ours] - found[i, j])
-                    cells = [practitioner._mean(less[:, k], 2, "+") for k in range(len(times))]
+                    cells = [practitioner.mean(less[:, k], 2, "+") for k in range(len(times))]
                     lines.append(f"| {METHODS[method][0]} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -378,10 +378,10 @@ def main() -> None:
             for name in given.datasets:
                 _probe(name, folder)
             return
-        practitioner._agrees_with_fairlearn()
+        practitioner.agrees_with_fairlearn()
         keys = [(n, m, s) for s in range(given.seeds) for n in given.datasets for m in given.methods]
         with patch("subprocess.run", _here):
-            results = practitioner._run_all(keys, folder, given.seconds, given.jobs, given.kept)
+            results = practitioner.run_all(keys, folder, given.seconds, given.jobs, given.kept)
     text = _report(results, given.seconds)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(text)

@@ -1,4 +1,4 @@
-"""What the site shows beyond docs/: measured results, examples, and the commands' own help. Nothing of it is copied.
+"""What the site shows beyond docs/: measured results, examples, and the commands' own help. None of it is copied.
 
 Links that work in the repository (../bench/results/scale.md, ../examples/fair_credit.py) are turned into links to the
 pages made here. Examples in docstrings are doctests without a fence; `Doctests` gives them one.
@@ -6,7 +6,6 @@ pages made here. Examples in docstrings are doctests without a fence; `Doctests`
 
 from __future__ import annotations
 
-import argparse
 import os
 import posixpath
 import re
@@ -19,7 +18,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
 RESULTS, EXAMPLES = ROOT / "bench" / "results", ROOT / "examples"
-TITLES = {"ray": "On a live Ray", "speed": "Speed", "staleness": "How late news may come"}  # of results without one
+TITLES = {"ray": "On a live Ray", "speed": "Speed", "staleness": "How late news may arrive"}  # of results without one
 COMMANDS = "<!-- commands -->"
 
 
@@ -106,8 +105,8 @@ def _benchmarks() -> str:
     lines = [
         "# Benchmarks",
         "",
-        "What was measured, as the commands wrote it; each page names its own. `make bench` measures speed,",
-        "`make papers` replays the papers' experiments, `make tables` compares tuners on public tables.",
+        "Measured results, as the commands wrote them; each page names its command. `make bench` measures speed,",
+        "`make papers` repeats the papers' experiments, `make tables` compares tuners on public tables.",
         "",
     ]
     return "\n".join(lines + [f"- [{_title(file)}]({file.stem}.md)" for file in _results()]) + "\n"
@@ -132,10 +131,9 @@ def _named(file: Path) -> str:
 
 def _commands() -> Iterator[str]:
     """The help of each command, 80 columns wide."""
-    from fairway.cli import _parser  # noqa: PLC0415 - where fairway is installed
+    from fairway.cli import parser  # noqa: PLC0415 - where fairway is installed
+    from fairway.completion import commands  # noqa: PLC0415
 
     os.environ["COLUMNS"] = "80"
-    for action in _parser()._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, parser in action.choices.items():
-                yield f"## fairway {name}\n\n```text\n{parser.format_help()}```\n"
+    for name, command in commands(parser()).items():
+        yield f"## fairway {name}\n\n```text\n{command.format_help()}```\n"

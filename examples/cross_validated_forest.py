@@ -1,11 +1,11 @@
-"""A cross-validated forest under a limit, by a scikit-learn estimator that ends its search by itself.
+"""A cross-validated forest under a size constraint, by a scikit-learn estimator that knows when to stop searching.
 
     pip install '.[sklearn]'
     python examples/cross_validated_forest.py [--trials 80] [--workers 2]
 
-Each configuration is judged by ten folds, one after another: a hopeless one is stopped after a few, and the whole
-search ends when what is left to gain is down to the noise of the ten folds, or when 25 configurations in a row have
-gained nothing. The limit: 3,000 nodes in all trees.
+Each configuration is evaluated on ten folds, one after another; a hopeless one is stopped after a few. The search ends
+when the possible improvement is no larger than the noise of the ten folds, or after 25 configurations in a row without
+improvement. The constraint: at most 3,000 nodes in all trees.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from fairway.integrations.sklearn import ConstrainedSearchCV
 
 
 def nodes(forest: ExtraTreesClassifier, rows: Any, truth: Any) -> int:
-    """How large a forest is: a scorer like any other, which needs no rows."""
+    """A scorer, like any other in scikit-learn, that returns the size of the forest."""
     del rows, truth
     return sum(int(tree.tree_.node_count) for tree in forest.estimators_)
 
 
 def main() -> None:
-    """Search, and judge the winner on rows that no fold has seen."""
+    """Search, and test the winner on unseen rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=80, help="at the most")
+    parser.add_argument("--trials", type=int, default=80, help="maximum number of configurations")
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     rows, unseen, truth, unseen_truth = train_test_split(*load_digits(return_X_y=True), test_size=0.3, random_state=0)
@@ -54,11 +54,12 @@ def main() -> None:
     ).fit(rows, truth)
     results, study = search.cv_results_, search.study_
     tried, folds = len(results["params"]), int(results["n_folds"].sum())
-    print(f"It ended after {tried} of {given.trials} configurations: {study.ended}.")
+    print(f"Ended after {tried} of {given.trials} configurations: {study.ended}.")
     print(f"{folds} of {10 * tried} folds were run; {study.counts['stopped']} configurations were stopped early.")
-    print(f"Best within the limit: accuracy {search.best_score_:.3f}, {search.best_limits_['nodes']:.0f} nodes a fold,")
+    nodes_per_fold = search.best_limits_["nodes"]
+    print(f"Best within the limit: accuracy {search.best_score_:.3f}, {nodes_per_fold:.0f} nodes per fold,")
     print(f"  {search.best_params_}")
-    print(f"On rows that no fold has seen: accuracy {search.score(unseen, unseen_truth):.3f}.")
+    print(f"On unseen rows: accuracy {search.score(unseen, unseen_truth):.3f}.")
 
 
 if __name__ == "__main__":

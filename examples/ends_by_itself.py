@@ -1,10 +1,10 @@
-"""A cross-validated search under a limit that ends by itself, and what going on would have gained.
+"""A cross-validated search under a constraint that ends by itself, and what continuing would have gained.
 
     pip install '.[sklearn]'
     python examples/ends_by_itself.py [--trials 150] [--workers 2]
 
 The best forest for handwritten digits that fits a small device: at most 3,000 tree nodes. Ten folds measure its loss,
-and their spread says how far that measurement can be trusted. The search ends when what is left to gain is below it.
+and their spread estimates the noise of that measurement. The search ends when the possible improvement is smaller.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SPACE: dict[str, fw.Int | fw.Float] = {
 
 
 def evaluate(trial: fw.Trial) -> dict[str, Any]:
-    """The log loss of each fold, and the nodes of the largest forest among them."""
+    """The log loss on each fold, and the nodes of the largest forest."""
     losses, nodes = [], 0
     for train, test in FOLDS:
         model = ExtraTreesClassifier(**trial.params, random_state=trial.seed).fit(X[train], Y[train])
@@ -41,13 +41,13 @@ def evaluate(trial: fw.Trial) -> dict[str, Any]:
 
 
 def make_study(terminator: fw.Terminator | None, **more: Any) -> fw.Study:
-    """The search, with or without something that ends it."""
-    limits = [fw.AtMost("nodes", 3000)]
-    return fw.Study(SPACE, fw.Minimize("loss"), limits, sampler=fw.GP(), terminator=terminator, seed=0, **more)
+    """The study, with or without a terminator."""
+    constraints = [fw.AtMost("nodes", 3000)]
+    return fw.Study(SPACE, fw.Minimize("loss"), constraints, sampler=fw.GP(), terminator=terminator, seed=0, **more)
 
 
 def main() -> None:
-    """Search until it ends by itself, then go on to the full budget."""
+    """Search until the terminator ends it, then continue to the full budget."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=150, help="the full budget")
     parser.add_argument("--workers", type=int, default=2)
@@ -56,20 +56,20 @@ def main() -> None:
     study.optimize(evaluate, trials=given.trials, workers=given.workers)
     found, at, seconds = study.best, len(study.trials), study.costs.training_seconds
     if found is None:
-        print(f"Nothing met the limit in {at} trials.")
+        print(f"No trial of {at} met the limit.")
         return
     loss, nodes = found.metrics["loss"], found.metrics["nodes"]
-    print(f"It ended after {at} of {given.trials} trials: {study.ended}.")
+    print(f"Ended after {at} of {given.trials} trials: {study.ended}.")
     print(f"Best within the limit: loss {loss:.4f}, {nodes:.0f} nodes, {dict(found.params)}")
     if at == given.trials:
         return
-    whole = make_study(None, storage=study.log)  # the same study, with nothing to end it
+    whole = make_study(None, storage=study.log)  # the same study without a terminator
     whole.optimize(evaluate, trials=given.trials - at, workers=given.workers)
     noise = float(study.history.noise[study.history.number == found.number][0])
     longer, gain = whole.costs.training_seconds / seconds, loss - whole.best.metrics["loss"]
     print(
-        f"The full {given.trials} trials take {longer:.1f} times as long, and gain {gain:.4f} "
-        f"where the noise of the measurement is {noise:.4f}."
+        f"The full {given.trials} trials take {longer:.1f} times as long and gain {gain:.4f}; "
+        f"the noise of the measurement is {noise:.4f}."
     )
 
 

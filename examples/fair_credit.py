@@ -1,12 +1,12 @@
-"""Fair credit scoring with LightGBM and Fairlearn: the best AUC whose error rates hardly differ between groups.
+"""Fair credit scoring with LightGBM and Fairlearn: the best AUC with similar error rates for both groups.
 
     pip install '.[lightgbm,fairlearn]'
     python examples/fair_credit.py [--seconds 20] [--limit 0.15] [--workers 1]
     python examples/fair_credit.py --data uci_credit_card.csv.gz --limit 0.02
 
-Every boosting round is a report; its fairness, which takes a prediction for every row, is asked for only where it can
-matter. At the end Fairlearn shows the winner group by group. The table is made here, or it is the UCI credit card one,
-where column SEX tells the groups apart and is not shown to the model.
+Every boosting round is reported; fairness, which takes a prediction for every row, is measured only when it can matter.
+At the end, Fairlearn shows the winner group by group. The data is synthetic or the UCI credit card data, where column
+SEX is the group and hidden from the model.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SPACE: dict[str, fw.Int | fw.Float] = {
 
 
 class Credit:
-    """The table, one half to train on and one to judge by."""
+    """The data: one half for training, one for validation."""
 
     def __init__(self, path: str | None) -> None:
         if path is None:
@@ -54,52 +54,52 @@ class Credit:
         self.x, self.y, self.group = x[1::2], y[1::2], group[1::2]
 
     def refused(self, booster: lightgbm.Booster, rounds: int | None = None) -> NDArray[np.bool_]:
-        """Who gets no credit: whose risk is above average; at 0.5 a model that is sure of nobody would look fair."""
+        """Whose risk is above average. With 0.5 as the threshold, a model that refuses nobody would look fair."""
         return np.asarray(booster.predict(self.x, num_iteration=rounds) >= self.seen[1].mean())
 
     def eod(self, booster: lightgbm.Booster, rounds: int | None = None) -> float:
-        """The gap between groups in true-positive and false-positive rate."""
+        """The larger gap between groups in true-positive or false-positive rate."""
         return equalized_odds_difference(self.y, self.refused(booster, rounds), sensitive_features=self.group)
 
     def fit(self, params: Mapping[str, Any], rounds: int, callbacks: Any = None) -> lightgbm.Booster:
-        """Plain LightGBM."""
+        """A booster trained by plain LightGBM."""
         settings = {"objective": "binary", "metric": "auc", "verbosity": -1, "seed": 0, **params}
         data = lightgbm.Dataset(*self.seen)
         return lightgbm.train(settings, data, rounds, [data.create_valid(self.x, self.y)], callbacks=callbacks)
 
     def train(self, trial: fw.Trial) -> lightgbm.Booster:
-        """One trial: LightGBM with the callback."""
+        """One trial: LightGBM with fairway's callback."""
         return self.fit(trial.params, ROUNDS, [callback(trial, "auc", constraints={"eod": self.eod})])
 
     def row(self, name: str, booster: lightgbm.Booster) -> str:
-        """What a booster comes to by a plain `predict`."""
+        """One line of output, measured with plain `predict`."""
         auc = roc_auc_score(self.y, booster.predict(self.x))
         return f"{name:<37}{auc:.4f}  {self.eod(booster):.3f}  {booster.current_iteration():>6}"
 
 
 def main() -> None:
-    """Search for so many seconds, and print what the limit costs."""
+    """Search for some seconds, and print what the constraint costs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--limit", type=float, default=0.15, help="of the equalized-odds difference")
+    parser.add_argument("--limit", type=float, default=0.15, help="on the equalized-odds difference")
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--data", help="the UCI credit card table, as .csv or .csv.gz")
+    parser.add_argument("--data", help="the UCI credit card data as .csv or .csv.gz")
     given = parser.parse_args()
     credit = Credit(given.data)
 
-    # Accuracy is bought with unfairness here: a trial that breaks the limit will not meet it again, and may go.
+    # Unfairness grows with training here, so a trial that violates the constraint can stop for good.
     stopper = fw.ACE(tolerance="hard", interval=5)
     study = fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("eod", given.limit)], stopper=stopper, seed=0)
     study.optimize(credit.train, timeout=given.seconds, workers=given.workers, progress=False)
 
     print(f"{'':<37}   AUC    EOD  rounds")
     print(credit.row("LightGBM's defaults", credit.fit({}, 100)))
-    unlimited = study.best_ignoring_limits
-    if unlimited is not None:
-        label = f"best without the limit (trial {unlimited.number})"
-        print(credit.row(label, credit.fit(unlimited.params, unlimited.step)))
+    unconstrained = study.best_ignoring_limits
+    if unconstrained is not None:
+        label = f"best without the limit (trial {unconstrained.number})"
+        print(credit.row(label, credit.fit(unconstrained.params, unconstrained.step)))
     if study.best is None:
-        print(f"Nothing with EOD <= {given.limit} was found in {len(study.trials)} trials.")
+        print(f"None of {len(study.trials)} trials has EOD <= {given.limit}.")
         return
     best, counts, costs = study.best, study.counts, study.costs
     auc, eod = best.metrics["auc"], best.metrics["eod"]
@@ -107,10 +107,10 @@ def main() -> None:
     done, offered = sum(counts.values()), costs.checks + costs.saved_checks
     print(
         f"{done} trials, {counts['stopped'] / done:.0%} stopped early; "
-        f"{costs.checks:,} of {offered:,} fairness checks paid, {costs.check_seconds:.1f} s of them."
+        f"{costs.checks:,} of {offered:,} fairness checks paid, in {costs.check_seconds:.1f} s."
     )
     booster = best_model(study, credit.train)
-    print(credit.row("built again, by plain predict", booster))
+    print(credit.row("rebuilt, by plain predict", booster))
     rates = {"true-positive rate": true_positive_rate, "false-positive rate": false_positive_rate}
     by_group = MetricFrame(
         metrics=rates, y_true=credit.y, y_pred=credit.refused(booster), sensitive_features={"group": credit.group}

@@ -1,13 +1,13 @@
-"""The most accurate sentiment classifier that also behaves: a suite of behavioural tests as a limit.
+"""The most accurate sentiment classifier that passes enough behavioural tests.
 
     pip install '.[sklearn]'
     python examples/robust_sentiment.py [--trials 40] [--seconds 45] [--limit 0.1]
     python examples/robust_sentiment.py --data sst2/ --suite sentiment_suite.json.gz --limit 0.33
 
-In the reviews that are made up here some guests complain more than others. A model that remembers their names is more
-accurate, and wrong about the next Anna. Tests in the manner of CheckList see it: a name must not matter, negation must,
-praise must not hurt. Their average failure rate is the limit, and is paid for only when it can matter.
-It is an average: a model within the limit may still fail one of the tests often, as the table at the end shows.
+In these synthetic reviews some guests complain more than others. A model that memorises their names is more accurate,
+but wrong about the next guest with the same name. Tests in the style of CheckList reveal it: a name must not matter,
+negation must, praise must not lower the score. Their average failure rate is constrained, and measured only when it can
+matter. A model within the limit may still fail a single test often, as the output at the end shows.
 
 `--data` takes a folder with GLUE's SST-2 (train.tsv.gz, dev.tsv.gz) instead, and `--suite` CheckList's tests as JSON.
 """
@@ -34,7 +34,7 @@ from fairway.constraints import Directional, Invariance, MinimumFunctionality, f
 EPOCHS = 20
 SPACE: dict[str, fw.Int | fw.Float] = {
     "ngrams": fw.Int(1, 4),
-    "bits": fw.Int(10, 17),  # 2 ** bits features, into which n-grams are hashed
+    "bits": fw.Int(10, 17),  # n-grams are hashed into 2 ** bits features
     "alpha": fw.Float(1e-6, 1e-2, log=True),
     "learning_rate": fw.Float(0.1, 10.0, log=True),
     "mask": fw.Float(0.0, 1.0),  # the share of training sentences in which names are hidden
@@ -44,7 +44,7 @@ BAD = ["bad", "awful", "dirty", "horrible", "terrible", "boring", "poor", "nasty
 PLAIN = ["usual", "new", "local", "red", "large", "wooden"]
 THINGS = ["food", "service", "room", "staff", "view", "music", "wine", "pool"]
 NAMES = ["Anna", "Ben", "Carla", "David", "Emma", "Felix", "Grace", "Hugo", "Ines", "Jack", "Kofi", "Lena", "Mei"]
-NAMES += ["Nils", "Olga", "Paul", "Rosa", "Sam", "Tara", "Yusuf"]  # from the happiest to the grumpiest guest
+NAMES += ["Nils", "Olga", "Paul", "Rosa", "Sam", "Tara", "Yusuf"]  # from the happiest guest to the least happy
 
 Texts = list[str]
 Labels = NDArray[np.int64]
@@ -52,7 +52,7 @@ Suite = list[MinimumFunctionality | Invariance | Directional]
 
 
 def clause(rng: np.random.Generator, *, positive: bool) -> str:
-    """A judgement, sometimes by the negation of its opposite."""
+    """An opinion, sometimes as the negation of its opposite."""
     thing = rng.choice(THINGS)
     if rng.random() < 0.22:
         return f"the {thing} was {rng.choice(['not', 'never'])} {rng.choice(BAD if positive else GOOD)}"
@@ -60,20 +60,20 @@ def clause(rng: np.random.Generator, *, positive: bool) -> str:
 
 
 def statement(rng: np.random.Generator) -> str:
-    """A judgement, or something that is none."""
+    """An opinion, or a neutral statement."""
     if rng.random() < 0.6:
         return clause(rng, positive=rng.random() < 0.5)
     return f"the {rng.choice(THINGS)} was {rng.choice(PLAIN)}"
 
 
 def typo(rng: np.random.Generator, text: str) -> str:
-    """Two letters swapped."""
+    """The text with two letters swapped."""
     i = int(rng.integers(len(text) - 1))
     return text[:i] + text[i + 1] + text[i] + text[i + 2 :]
 
 
 def review(rng: np.random.Generator) -> tuple[str, int]:
-    """A sentence and its label, which names betray where words do not, and which is wrong one time in twenty."""
+    """A sentence and its label: 5% are wrong, and in neutral sentences only the name predicts it."""
     guest, kind, positive = int(rng.integers(len(NAMES))), rng.random(), rng.random() < 0.5
     if kind < 0.25:
         text, positive = f"the {rng.choice(THINGS)} was {rng.choice(PLAIN)}", rng.random() > guest / len(NAMES)
@@ -89,14 +89,14 @@ def review(rng: np.random.Generator) -> tuple[str, int]:
 
 
 def made_up_reviews() -> tuple[Texts, Labels, Texts, Labels]:
-    """3,000 reviews to train on and 1,000 to judge by."""
+    """3,000 reviews for training and 1,000 for validation."""
     rng = np.random.default_rng(0)
     texts, labels = zip(*(review(rng) for _ in range(4000)), strict=True)
     return list(texts[:3000]), np.array(labels[:3000]), list(texts[3000:]), np.array(labels[3000:])
 
 
 def made_up_suite() -> Suite:
-    """Seven tests of what a reader takes for granted; 0 is negative and 1 is positive."""
+    """Seven tests that a human reader would pass; 0 is negative and 1 is positive."""
     rng = np.random.default_rng(1)
     words = [(thing, word) for thing in THINGS for word in GOOD + BAD]
     said = [statement(rng) for _ in range(60)]
@@ -114,7 +114,7 @@ def made_up_suite() -> Suite:
 
 
 def sst2(folder: Path) -> tuple[Texts, Labels, Texts, Labels]:
-    """10,000 of GLUE's sentences to train on, and its own to judge by."""
+    """10,000 of GLUE's training sentences, and its validation set."""
 
     def read(name: str) -> tuple[Texts, Labels]:
         lines = gzip.decompress((folder / name).read_bytes()).decode().splitlines()[1:]
@@ -127,7 +127,7 @@ def sst2(folder: Path) -> tuple[Texts, Labels, Texts, Labels]:
 
 
 def checklist(path: Path) -> Suite:
-    """CheckList's suite, 50 cases a test, with what its notebook says in code where its file says nothing."""
+    """CheckList's suite, 50 cases per test, with the expectations that its notebook states in code."""
     expect: dict[str, dict[str, Any]] = {
         "intensifiers": {"direction": "up", "tolerance": 0.1, "label": "predicted"},
         "reducers": {"direction": "down", "tolerance": 0.1, "label": "predicted"},
@@ -151,7 +151,7 @@ def checklist(path: Path) -> Suite:
 
 
 def with_neutral(positive: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Probabilities (n, 3) of negative, neutral and positive, the middle third taken for neutral, as CheckList does."""
+    """Probabilities (n, 3) of negative, neutral and positive; as in CheckList, the middle third is neutral."""
     away = np.abs(positive - 0.5)
     neutral = np.where(away < 1 / 6, 1 - 3 * away, 0.0)
     upper = np.where(away < 1 / 6, np.where(positive < 0.5, 0.0, 1 - neutral), positive)
@@ -159,7 +159,7 @@ def with_neutral(positive: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class Task:
-    """Sentences to train on and to judge by, and the suite that limits what may be shipped."""
+    """Sentences for training and validation, and the behavioural tests."""
 
     def __init__(self, data: Path | None, suite: Path | None) -> None:
         self.texts, self.labels, self.judge, self.truth = sst2(data) if data else made_up_reviews()
@@ -168,7 +168,7 @@ class Task:
         self.masked = [re.sub(r"\b[A-Z][a-z]+", "somebody", text) for text in self.texts]
 
     def objective(self, trial: fw.Trial) -> None:
-        """One trial: an epoch a step, the suite only when fairway asks for it."""
+        """One trial: one epoch per step, and the suite only when fairway calls for it."""
         model = Model(self, trial.params)
         for _ in trial.steps(EPOCHS):
             model.train()
@@ -195,27 +195,27 @@ class Model:
         )
 
     def train(self) -> None:
-        """An epoch, each sentence as it is or with its names hidden."""
+        """Train one epoch, each sentence as it is or with its names hidden."""
         n = len(self.task.labels)
         rows = np.arange(n) + n * (self.rng.random(n) < self.share)
         self.linear.partial_fit(self.rows[rows], self.task.labels, classes=[0, 1])
 
     def accuracy(self) -> float:
-        """The share of sentences judged rightly."""
+        """The share of validation sentences classified correctly."""
         return float(self.linear.score(self.judge, self.task.truth))
 
     def predict(self, texts: Texts) -> NDArray[np.float64]:
-        """The probability of each class, as the suite wants it."""
-        told: NDArray[np.float64] = self.linear.predict_proba(self.hashed.transform(texts))
-        return with_neutral(told[:, 1]) if self.task.neutral else told
+        """The probability of each class that the suite uses."""
+        probabilities: NDArray[np.float64] = self.linear.predict_proba(self.hashed.transform(texts))
+        return with_neutral(probabilities[:, 1]) if self.task.neutral else probabilities
 
 
 def main() -> None:
-    """Search, then train both winners again and compare how they behave."""
+    """Search, then retrain both winners and compare their behaviour."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=40)
-    parser.add_argument("--seconds", type=float, default=45.0, help="at the most, whatever the trials")
-    parser.add_argument("--limit", type=float, default=0.10, help="the average failure rate that is allowed")
+    parser.add_argument("--seconds", type=float, default=45.0, help="maximum search time")
+    parser.add_argument("--limit", type=float, default=0.10, help="on the average failure rate")
     parser.add_argument("--data", type=Path, help="a folder with SST-2")
     parser.add_argument("--suite", type=Path, help="CheckList's sentiment suite as JSON")
     given = parser.parse_args()

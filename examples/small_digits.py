@@ -1,11 +1,10 @@
-"""The most accurate digit classifier that is small and fast: two limits, both measured on the model itself.
+"""The most accurate digit classifier that is small and fast: two constraints, both measured on the model itself.
 
     pip install '.[sklearn]'
     python examples/small_digits.py [--trials 40] [--kb 150] [--ms 2.5]
 
-A forest grows in twenty steps. What it weighs and how long one prediction takes are asked for only where the answer
-matters, of the forest with the trees that it had then. `--ms` is by default half of what the largest forest takes on
-this machine.
+A forest grows in twenty steps. Its size and latency are measured only when they can matter, on the trees that it had
+when it was reported. By default, `--ms` is half the latency of the largest forest on this machine.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ SPACE: dict[str, fw.Int | fw.Float] = {
 
 
 def first(forest: ExtraTreesClassifier, trees: int) -> ExtraTreesClassifier:
-    """The forest as it was when it had so many trees."""
+    """The forest as it was with its first `trees` trees."""
     smaller = copy.copy(forest)
     smaller.estimators_ = forest.estimators_[:trees]
     smaller.n_estimators = trees
@@ -40,17 +39,17 @@ def first(forest: ExtraTreesClassifier, trees: int) -> ExtraTreesClassifier:
 
 
 def kilobytes(forest: ExtraTreesClassifier) -> float:
-    """What it takes to keep it."""
+    """The pickled size."""
     return model_size(forest) / 1000
 
 
 def milliseconds(forest: ExtraTreesClassifier) -> float:
-    """What one prediction takes, in 95 of 100 cases."""
+    """The 95th percentile of the time that one prediction takes."""
     return 1000 * latency(forest, JUDGE_X, seconds=0.1)
 
 
 def train(trial: fw.Trial) -> ExtraTreesClassifier:
-    """One trial: three more trees a step."""
+    """One trial: three more trees per step."""
     forest = ExtraTreesClassifier(n_estimators=TREES, random_state=trial.seed, **trial.params)
     for grown in fit_steps(trial, forest, X, Y, total=20):
         trial.report(
@@ -63,18 +62,18 @@ def train(trial: fw.Trial) -> ExtraTreesClassifier:
 
 
 def main() -> None:
-    """Search, build the winner again, and weigh it."""
+    """Search, rebuild the winner, and measure it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=40)
-    parser.add_argument("--seconds", type=float, default=40.0, help="at the most, whatever the trials")
-    parser.add_argument("--kb", type=float, default=150.0, help="kilobytes that it may weigh")
-    parser.add_argument("--ms", type=float, help="milliseconds that a prediction may take")
+    parser.add_argument("--seconds", type=float, default=40.0, help="maximum search time")
+    parser.add_argument("--kb", type=float, default=150.0, help="maximum size in kilobytes")
+    parser.add_argument("--ms", type=float, help="maximum latency in milliseconds")
     given = parser.parse_args()
     largest = ExtraTreesClassifier(n_estimators=TREES, random_state=0).fit(X, Y)
     ms = given.ms or milliseconds(largest) / 2
-    limits = [fw.AtMost("kb", given.kb), fw.AtMost("ms", ms)]
+    constraints = [fw.AtMost("kb", given.kb), fw.AtMost("ms", ms)]
     stopper = fw.ACE(tolerance="hard", interval=1)  # a forest only grows: once too large or too slow, it stays so
-    study = fw.Study(SPACE, fw.Maximize("accuracy"), limits, stopper=stopper, seed=0)
+    study = fw.Study(SPACE, fw.Maximize("accuracy"), constraints, stopper=stopper, seed=0)
     study.optimize(train, trials=given.trials, timeout=given.seconds)
 
     def line(name: str, accuracy: float, model: Any) -> str:
@@ -83,7 +82,7 @@ def main() -> None:
     print(f"{'':20} accuracy       kB     ms")
     print(line(f"default, {TREES} trees", largest.score(JUDGE_X, JUDGE_Y), largest))
     if study.best is None:
-        print(f"Nothing met both limits in {len(study.trials)} trials.")
+        print(f"No trial of {len(study.trials)} met both limits.")
         return
     print(line("best within limits", float(study.best.metrics["accuracy"] or 0.0), study.rebuild(train)))
     print(f"{'limits':20} {'':8} {given.kb:8.0f} {ms:6.1f}")

@@ -1,8 +1,8 @@
-"""The same seconds under each stopping rule: how many trials, how many checks, what was found, and a picture of it.
+"""Compares stopping rules over the same time: their trials, their checks, the best result, and a picture.
 
     python examples/which_stopper.py [recording.npz] [--objective auc] [--limit eod=0.25] [--price 1.94] [--seconds 4]
 
-Trainings are not run but replayed from a recording, in virtual time; the repository carries one of credit models.
+Training is not run but replayed from a recording in virtual time; the repository includes one of credit models.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import fairway as fw
 from fairway.report import plots
 from fairway.report.chart import Chart, Panel
 
-CARRIED = Path(__file__).parent.parent / "bench" / "recordings" / "credit.npz"
+INCLUDED = Path(__file__).parent.parent / "bench" / "recordings" / "credit.npz"
 RULES: dict[str, fw.Stopper] = {
     "Never": fw.Never(),
     "ASHA": fw.ASHA(),
@@ -31,16 +31,16 @@ RULES: dict[str, fw.Stopper] = {
 def search(recording: fw.Recording, stopper: fw.Stopper, seed: int, given: argparse.Namespace) -> fw.Study:
     """One study in virtual time; all rules see the same configurations in the same order."""
     metric, limit = given.limit.split("=")
-    limits = [fw.AtMost(metric, float(limit))]
+    constraints = [fw.AtMost(metric, float(limit))]
     study = fw.Study(
-        recording.space, fw.Maximize(given.objective), limits, sampler=fw.Random(), stopper=stopper, seed=seed
+        recording.space, fw.Maximize(given.objective), constraints, sampler=fw.Random(), stopper=stopper, seed=seed
     )
     fw.simulate(study, recording, workers=4, budget=given.seconds, constraint_price=given.price)
     return study
 
 
 def panel(name: str, study: fw.Study) -> Panel:
-    """The learning curves of one study, with its rule below."""
+    """The learning curves of one study, labelled with its rule."""
     drawn = plots.curves(study).panels[0]
     return replace(drawn, x=replace(drawn.x, title=f"step, {name}: {len(study.trials)} trials"))
 
@@ -48,13 +48,13 @@ def panel(name: str, study: fw.Study) -> Panel:
 def main() -> None:
     """Compare the rules."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("recording", nargs="?", type=Path, default=CARRIED)
+    parser.add_argument("recording", nargs="?", type=Path, default=INCLUDED)
     parser.add_argument("--objective", default="auc")
-    parser.add_argument("--limit", default="eod=0.25", help="a metric and the most it may be")
-    parser.add_argument("--price", type=float, default=1.94, help="of one check, in training steps")
-    parser.add_argument("--seconds", type=float, default=4.0, help="virtual ones")
+    parser.add_argument("--limit", default="eod=0.25", help="a metric and its upper limit")
+    parser.add_argument("--price", type=float, default=1.94, help="cost of one check, in training steps")
+    parser.add_argument("--seconds", type=float, default=4.0, help="virtual search time")
     parser.add_argument("--seeds", type=int, default=8)
-    parser.add_argument("--picture", type=Path, help="where to draw it: .png, .svg, .pdf or .html")
+    parser.add_argument("--picture", type=Path, help="file to draw to: .png, .svg, .pdf or .html")
     given = parser.parse_args()
     recording, panels = fw.Recording.load(given.recording), []
     print(f"{given.limit.replace('=', ' <= ')}, {given.seconds:g} s of 4 workers, {given.seeds} seeds")
@@ -70,9 +70,9 @@ def main() -> None:
         print(f"{name:<12} {np.nanmean(found):>13.4f} ± {error:.4f} {trials:>7.0f} {checks:>7.0f}{missed}")
         panels.append(panel(name, studies[0]))
     if given.picture is not None:
-        caption = "Each line is a trial, coloured by what its limits came to; a square is where one was stopped."
-        Chart("which-stopper", "The same seconds under each rule", caption, panels).save(given.picture)
-        print(f"drawn in {given.picture}")
+        caption = "Each curve is a trial, coloured by its feasibility; a square marks where one was stopped."
+        Chart("which-stopper", "The same time under each rule", caption, panels).save(given.picture)
+        print(f"wrote {given.picture}")
 
 
 if __name__ == "__main__":

@@ -121,8 +121,8 @@ def run_curves(study, curves, *, lazy=True):
         trial, decisions = study.ask(), []
         for step in trial.steps(len(curve)):
             objective, constraints = curve[step - 1]
-            if isinstance(study._owner.clock, VirtualClock):
-                study._owner.clock.now += 1000  # training takes time, checks next to none
+            if isinstance(study.owner.clock, VirtualClock):
+                study.owner.clock.now += 1000  # training takes time, checks next to none
             offers = {name: (lambda value=value: value) if lazy else value for name, value in constraints.items()}
             decisions.append(trial.report({study.problem.objective.metric: objective, **offers}))
         study.tell(trial)
@@ -143,8 +143,8 @@ def judged(terminator, **more):
 
 def flush(study):
     """Have the study's log, and what is folded from it, hold all that running trials have reported."""
-    study._owner.flush()
-    study._owner.catch_up()
+    study.owner.journal.flush()
+    study.owner.journal.catch_up()
 
 
 def make_recording(n=60, seed=0):

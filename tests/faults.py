@@ -48,13 +48,13 @@ def train(trial):
         trial.report(auc=trial.params["x"] * step / 5, eod=lambda: trial.params["x"] / 4)
 
 if workers:
-    tell_for = study._owner.tell_for
+    tell_for = study.owner.tell_for
     def tell_and_say(told, batch):
         written = tell_for(told, batch)
         if written:
             say(f"told {told.number}")
         return written
-    study._owner.tell_for = tell_and_say
+    study.owner.tell_for = tell_and_say
     study.optimize(train, trials=trials, workers=workers, retry=10)
 else:
     for _ in range(trials):
@@ -136,7 +136,7 @@ def hammer(url, *, processes=8, seconds=30.0):
     assert study.counts["completed"] + study.counts["stopped"] == len(everything)
     log = study.log.read()
     database = Database(url)
-    with database._engine.connect() as connection:
+    with database.access.engine.connect() as connection:
         positions = connection.exec_driver_sql("SELECT position FROM fairway_event ORDER BY position").scalars().all()
     assert positions == list(range(len(log)))
     result = verify(log)

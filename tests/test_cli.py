@@ -82,7 +82,7 @@ def test_verify_agrees_with_an_honest_log_and_not_with_another(url, study, capsy
     assert main(["verify", url, "study"]) == 0
     assert "all agree" in capsys.readouterr().out
     database = Database(url)
-    with database._engine.begin() as connection:
+    with database.access.engine.begin() as connection:
         tamper = (
             """UPDATE fairway_event SET body = replace(body, '"interval":1', '"interval":2') WHERE kind = 'Reported'"""
         )
@@ -200,7 +200,7 @@ def test_run_says_when_nothing_is_within_the_limits(tmp_path, url, capsys):
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        (["{script}"], "say how long: --trials N, --timeout SECONDS, or both"),
+        (["{script}"], "no budget was given: pass --trials N, --timeout SECONDS, or both"),
         (["{script}.missing", "--trials", "1"], "there is no such file"),
         (["{script}:other", "--trials", "1"], "has no 'other'; it has study"),
         (["{script}:helper", "--trials", "1"], "is function: a fairway.Study is expected"),

@@ -159,17 +159,17 @@ def test_nan_is_never_feasible():
         ),
         ({"y_true": [0, 1, 2, 3, 4, 5]}, "y_true has the labels 0, 1, 2, ...: 0 and 1 are expected"),
         ({"y_true": [0, 1, 0, 1, 0, math.nan]}, "y_true has missing values: 0 and 1 are expected"),
-        ({"y_pred": [0, 1]}, "y_pred has 2 rows and y_true has 6: as many are expected"),
-        ({"y_pred": np.zeros((6, 2))}, r"y_pred has shape \(6, 2\): one value a row is expected"),
+        ({"y_pred": [0, 1]}, "y_pred has 2 rows and y_true has 6: equal lengths are expected"),
+        ({"y_pred": np.zeros((6, 2))}, r"y_pred has shape \(6, 2\): one value per row is expected"),
         ({"sensitive_features": None}, "sensitive_features=None: the group of each row is expected"),
-        ({"sensitive_features": "sex"}, r"sensitive_features has shape \(\): one value a row"),
+        ({"sensitive_features": "sex"}, r"sensitive_features has shape \(\): one value per row"),
         ({"sensitive_features": ["a"]}, "sensitive_features has 1 rows and y_true has 6"),
         ({"sensitive_features": ["a", "b", None, "a", "b", "a"]}, "sensitive_features has missing values"),
         ({"sensitive_features": [0, 1, math.nan, 1, 0, 0]}, "sensitive_features has missing values"),
         ({"sensitive_features": {"a": [1, 2], "b": [1]}}, "sensitive_features has columns of different lengths"),
         ({"sensitive_features": {}}, "sensitive_features has columns of different lengths, or none"),
         ({"sample_weight": [1, 2]}, "sample_weight has 2 rows"),
-        ({"sample_weight": [1, 1, 1, 1, 1, -1]}, "sample_weight has values that are negative or not finite"),
+        ({"sample_weight": [1, 1, 1, 1, 1, -1]}, "sample_weight has negative or non-finite values"),
     ],
 )
 @pytest.mark.parametrize("name", RATES)
@@ -307,7 +307,7 @@ def test_garbage_is_not_collected_while_measuring_and_is_again_after_a_failure()
     ("arguments", "more", "says"),
     [
         ((len, []), {}, "rows is empty"),
-        ((3, [1]), {}, "model=3: something with a predict, or a function of rows, is expected"),
+        ((3, [1]), {}, "model=3: an object with a predict method, or a function of rows, is expected"),
         ((len, [1]), {"quantile": 95}, "quantile=95: a fraction between 0 and 1 is expected; did you mean 0.95?"),
         ((len, [1]), {"batch": 0}, "batch=0: a whole number of at least 1"),
         ((len, [1]), {"seconds": 0}, "seconds=0: a positive number of seconds"),
@@ -482,15 +482,18 @@ def test_a_model_that_says_one_thing_is_invariant_and_moves_nowhere(groups):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: MinimumFunctionality("", ["a"], 1), "name='': a text that is not empty is expected"),
+        (lambda: MinimumFunctionality("", ["a"], 1), "name='': a non-empty string is expected"),
         (lambda: MinimumFunctionality("t", [], 1), "t: inputs is empty: at least one case is expected"),
         (lambda: MinimumFunctionality("t", "good", 1), "t: inputs='good': a list is expected"),
-        (lambda: MinimumFunctionality("t", ["a", "b"], [1]), "t: 2 inputs have 1 labels; as many are expected"),
-        (lambda: MinimumFunctionality("t", ["a"], [()]), "t: a case has no label that it may be given"),
-        (lambda: MinimumFunctionality("t", ["a"], None), "t: a case has no label"),
+        (
+            lambda: MinimumFunctionality("t", ["a", "b"], [1]),
+            "t: 2 inputs have 1 labels; one label for each is expected",
+        ),
+        (lambda: MinimumFunctionality("t", ["a"], [()]), "t: a case has no allowed label"),
+        (lambda: MinimumFunctionality("t", ["a"], None), "t: a case has no allowed label"),
         (lambda: Invariance("t", []), "t: groups is empty"),
         (lambda: Invariance("t", ["good", "fine"]), "t: a group='good': a list is expected"),
-        (lambda: Invariance("t", [["good"]]), "t: 'good' is alone in its group: an original and what it became"),
+        (lambda: Invariance("t", [["good"]]), "t: 'good' is alone in its group: an original and its changed versions"),
         (lambda: Invariance("t", [["a", "b"]], -1), "t: tolerance=-1: a number of at least 0 is expected"),
         (lambda: Directional("t", [["a", "b"]], "left"), "t: direction='left': 'up' or 'down' is expected"),
         (lambda: Directional("t", [["a", "b"]], "up", label=-2), "t: label=-2: a whole number of at least 0"),
@@ -517,11 +520,15 @@ MFT = MinimumFunctionality("words", ["good", "bad"], [1, 0])
         ([0.1, 0.9], [MFT], "predict returned fractions: labels, or class probabilities"),
         ([[0.1], [0.9]], [MFT], "probabilities of at least two classes are expected"),
         ([1, 0], [Directional("up", [["good", "bad"]], "up")], "up: a Directional test needs class probabilities"),
-        ([[0, 1], [1, 0]], [Directional("t", [["a", "b"]], "up", label=2)], "t: label=2, and predict gave 2 classes"),
+        (
+            [[0, 1], [1, 0]],
+            [Directional("t", [["a", "b"]], "up", label=2)],
+            "t: label=2, but predict returned 2 classes",
+        ),
         (
             [[0, 1], [1, 0]],
             [MinimumFunctionality("t", ["a", "b"], 2)],
-            "t: label 2 is expected, and predict gave probabilities of 2 classes, which are 0 to 1",
+            "t: label 2 is expected, but predict returned probabilities of 2 classes, 0 to 1",
         ),
     ],
 )
@@ -569,11 +576,11 @@ def test_a_suite_is_read_from_a_file_with_its_subset(tmp_path):
             None,
             "a: type='XYZ': 'MFT', 'INV' or 'DIR' is expected",
         ),
-        ('[{"name": "a", "type": "MFT", "data": ["a"]}]', None, "no test says what it expects; expect= can"),
+        ('[{"name": "a", "type": "MFT", "data": ["a"]}]', None, "no test states what it expects; pass expect="),
         (
             '[{"name": "a", "type": "MFT", "data": ["a"]}]',
             {"b": {}},
-            "expect names 'b', and no test in .* is called so",
+            "expect names 'b', but no test in .* has that name",
         ),
     ],
 )
@@ -603,7 +610,7 @@ def test_what_is_no_label_is_not_judged(said):
 
 def test_labels_of_another_kind_are_said():
     suite = [MinimumFunctionality("words", ["good", "bad"], [1, 0])]
-    with pytest.raises(fw.UsageError, match="labels like 1 are expected, and predict gave '1'"):
+    with pytest.raises(fw.UsageError, match="labels like 1 are expected, but predict returned '1'"):
         failure_rate(lambda texts: ["1", "0"], suite)
     assert MinimumFunctionality("words", ["good", "bad"], range(2)).labels == ((0,), (1,))
 
@@ -612,14 +619,14 @@ def test_an_expectation_that_is_misspelt_or_too_short_is_said(tmp_path):
     path = tmp_path / "suite.json"
     words = {"name": "b", "type": "MFT", "labels": 1, "data": ["x"]}
     path.write_text(json.dumps([{"name": "a", "type": "DIR", "data": [["x", "y"]]}, words]))
-    with pytest.raises(fw.UsageError, match="expect has 'directon': labels, direction, tolerance, label are"):
+    with pytest.raises(fw.UsageError, match="expect has the key 'directon': only labels, direction, tolerance"):
         load_cases(path, expect={"a": {"directon": "up"}})
-    with pytest.raises(fw.UsageError, match="expect does not say enough of 'a'"):
+    with pytest.raises(fw.UsageError, match="expect is incomplete for 'a'"):
         load_cases(path, expect={"a": {"tolerance": 0.1}})
 
 
 def test_a_prediction_that_was_not_made_has_no_latency():
-    with pytest.raises(fw.UsageError, match="predict returned a generator: it has computed nothing yet"):
+    with pytest.raises(fw.UsageError, match="predict returned a generator, which has computed nothing yet"):
         latency(lambda rows: (row for row in rows), ["x"])
     for rows in ((row for row in "xy"), {1, 2}, {0: 1}, np.array(3.0)):
         with pytest.raises(fw.UsageError, match="an array, a DataFrame or a list is expected"):

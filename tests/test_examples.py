@@ -25,9 +25,9 @@ def run(name, *arguments):
 
 def test_a_search_that_ends_by_itself_says_what_going_on_would_have_gained():
     out = run("ends_by_itself.py", "--trials", "38", "--workers", "1").splitlines()
-    assert re.match(r"It ended after \d+ of 38 trials: regret bound [\d.e-]+ < [\d.]+, the noise of 10-fold", out[0])
+    assert re.match(r"Ended after \d+ of 38 trials: regret bound [\d.e-]+ < [\d.]+, the noise of 10-fold", out[0])
     assert out[1].startswith("Best within the limit: loss 0.")
-    assert re.match(r"The full 38 trials take \d\.\d times as long, and gain -?[\d.]+ where the noise", out[2])
+    assert re.match(r"The full 38 trials take \d\.\d times as long and gain -?[\d.]+; the noise", out[2])
 
 
 def test_a_small_and_fast_forest_is_found_and_weighed():
@@ -41,7 +41,7 @@ def test_a_small_and_fast_forest_is_found_and_weighed():
 
 def test_a_cross_validated_search_ends_and_says_why():
     out = run("cross_validated_forest.py", "--trials", "8", "--workers", "1").splitlines()
-    assert out[0] == "It ended after 8 of 8 configurations: 8 trials were run."
+    assert out[0] == "Ended after 8 of 8 configurations: 8 trials were run."
     assert re.match(r"\d+ of 80 folds were run", out[1])
     assert float(re.search(r"accuracy ([\d.]+), (\d+) nodes", out[2])[1]) > 0.5
     assert int(re.search(r"(\d+) nodes", out[2])[1]) <= 3000

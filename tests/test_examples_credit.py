@@ -41,4 +41,4 @@ def test_it_reads_the_uci_table(tmp_path):
         file.write("ID,SEX,A,B,C,D,E,F,G,H,default\n")
         np.savetxt(file, np.column_stack([np.arange(800), group + 1, x, y]), delimiter=",")
     out = run("fair_credit.py", "--seconds", "2", "--data", path, "--limit", "0.9")
-    assert rows(out)[-1][0] == "built again, by plain predict"
+    assert rows(out)[-1][0] == "rebuilt, by plain predict"

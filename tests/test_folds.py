@@ -26,10 +26,10 @@ def test_one_fold_shows_no_noise():
     ("make", "why"),
     [
         (lambda: fw.Folds([]), "at least one fold"),
-        (lambda: fw.Folds(0.5), "one a fold"),
-        (lambda: fw.Folds(["a"]), "one a fold"),
-        (lambda: fw.Folds("123"), "one a fold"),
-        (lambda: fw.Folds([10**400]), "one a fold"),
+        (lambda: fw.Folds(0.5), "one per fold"),
+        (lambda: fw.Folds(["a"]), "one per fold"),
+        (lambda: fw.Folds("123"), "one per fold"),
+        (lambda: fw.Folds([10**400]), "one per fold"),
         (lambda: fw.Folds([1.0], test_size=-3, train_size=1), "test_size=-3"),
         (lambda: fw.Folds([1.0, 2.0], test_size=10), "both test_size and train_size"),
         (lambda: fw.Folds([1.0, 2.0], test_size=0, train_size=9), "test_size=0"),
@@ -161,7 +161,7 @@ def test_a_check_at_the_end_is_of_all_folds_not_of_the_most_flattering():
 
 def test_a_limit_of_some_folds_is_not_known_yet():
     study = fw.Study(LINE, fw.Minimize("error"), [fw.AtMost("eod", 0.5)], seed=0)
-    with pytest.raises(fw.UsageError, match="a limit is known when all its folds are there"):
+    with pytest.raises(fw.UsageError, match="report a constraint when all its folds are there"):
         study.ask().report(error=0.5, eod=fw.Folds([0.1], of=5))
 
 
@@ -172,7 +172,7 @@ def test_what_finished_before_any_had_all_folds_is_moved_once_one_has():
         values = [trial.params["x"] + (0.0 if k == 0 else 2.0) for k in range(folds)]
         for k in range(1, folds + 1):
             trial.report(error=fw.Folds(values[:k], of=5))
-        trial._cut = "" if folds == 5 else "out of time"
+        trial.driver.cut("" if folds == 5 else "out of time")
         study.tell(trial)
     history = study.history
     np.testing.assert_allclose(history.loss, history.x[:, 0] + 1.6)

@@ -82,7 +82,7 @@ def test_the_edges():
         (lambda: best_interval(math.nan, 0.5, 3), "cost_ratio=nan"),
         (lambda: best_interval("2", 0.5, 10), "cost_ratio='2'"),
         (lambda: expected_cost(1, math.inf, cost_ratio=1.0, stop_probability=0.5), "total_steps=inf"),
-        (lambda: expected_cost(1, 9, cost_ratio=math.inf, stop_probability=0.5), "a finite price"),
+        (lambda: expected_cost(1, 9, cost_ratio=math.inf, stop_probability=0.5), "a finite number is expected"),
         (lambda: expected_cost(11, 10, cost_ratio=1.0, stop_probability=0.5), "interval=11"),
     ],
 )

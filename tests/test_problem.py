@@ -8,10 +8,10 @@ import fairway as fw
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: fw.Problem(fw.Maximize("a"), [fw.AtMost("a", 1.0)]), "two metrics are called 'a'"),
+        (lambda: fw.Problem(fw.Maximize("a"), [fw.AtMost("a", 1.0)]), "two metrics are named 'a'"),
         (
             lambda: fw.Problem(fw.Maximize("a"), [fw.AtMost("b", 1.0), fw.AtLeast("b", 0.0)]),
-            "two metrics are called 'b'",
+            "two metrics are named 'b'",
         ),
         (lambda: fw.Problem("auc"), r"Minimize\('metric'\) or Maximize\('metric'\) is expected"),
         (lambda: fw.Problem(fw.Maximize("a"), ["eod"]), r"AtMost\('metric', limit\)"),
@@ -21,8 +21,8 @@ import fairway as fw
         (lambda: fw.AtMost("b", 0.25, scale=0.0), "a positive number"),
         (lambda: fw.AtMost("b", 0.25, scale="1"), "a positive number"),
         (lambda: fw.AtMost("b", 10**400), "a finite threshold"),
-        (lambda: fw.AtMost("step", 1.0), "the name is taken"),
-        (lambda: fw.Maximize("failed"), "the name is taken"),
+        (lambda: fw.AtMost("step", 1.0), "the name is reserved"),
+        (lambda: fw.Maximize("failed"), "the name is reserved"),
         (lambda: fw.Problem(fw.Maximize("a"), None), "a list of AtMost"),
         (lambda: fw.Problem(fw.Maximize("a"), 5), "a list of AtMost"),
     ],

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import fairway as fw
+from fairway import registry
 from fairway.engine.clock import VirtualClock
 from fairway.errors import MissingDependency
 from tests.conftest import SPACE, run_curves
@@ -116,7 +117,7 @@ class TestWherePeersFail:
         self, make_study, stopper
     ):
         study = make_study(stopper)
-        study._owner.clock = VirtualClock()
+        study.owner.clock = VirtualClock()
         run_curves(study, [[(0.9, {"eod": 0.5})] * 20] * 20)
         run_curves(study, [[(0.6, {"eod": 0.1})] * 20])
         assert study.trials[-1].status == "completed"
@@ -165,8 +166,8 @@ def test_to_frame_without_pandas_says_how_to_install_it(make_study, monkeypatch)
 
 
 def test_every_public_name_is_there_and_documented_with_an_example():
-    assert len(set(fw.__all__) - {"__version__"}) <= 40
-    assert set(fw._HOME) | {"__version__"} == set(fw.__all__) == set(dir(fw))
+    assert len(set(fw.__all__) - {"__version__"}) <= 44
+    assert set(registry.PUBLIC) | {"__version__"} == set(fw.__all__) == set(dir(fw))
     for name in set(fw.__all__) - {"__version__"}:
         assert ">>> " in (getattr(fw, name).__doc__ or ""), name
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):

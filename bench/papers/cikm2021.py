@@ -79,7 +79,7 @@ def _final(function: Any, sampler: fw.Sampler, stopper: fw.Stopper, seed: int) -
             trial.report(reward=reward + width / 1.96 * noise.normal())
             if spent == BUDGET:
                 break
-        if trial._last == READINGS:
+        if trial.last_step == READINGS:
             best = max(best, reward)
         elif spent == BUDGET and not trial.stopped:
             study.tell(trial, failed="the budget is spent")

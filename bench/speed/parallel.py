@@ -62,21 +62,22 @@ def _rate(workers: int) -> float:
 
 
 def ages(**settings: Any) -> str:
-    """How old a report is when another of four workers, of a kind that settings say, has folded it in; in words."""
+    """How old a report is when another of four workers, of a kind that settings say, has replayed it; in words."""
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/study.db"
         study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("age"), stopper=fw.Never(), storage=url, seed=0)
 
         def train(trial: fw.Trial) -> None:
             seconds: list[float] = []
-            fold = trial._referee.fold
+            referee = trial.driver.referee
+            replay = referee.replay
 
-            def fold_and_time(event: Reported | Told) -> None:
+            def replay_and_time(event: Reported | Told) -> None:
                 if isinstance(event, Reported):
                     seconds.append(time.time() + event.objective[0])  # its oldest row carries minus when it was made
-                fold(event)
+                replay(event)
 
-            trial._referee.fold = fold_and_time  # type: ignore[method-assign]
+            referee.replay = replay_and_time  # type: ignore[method-assign]
             for _ in trial.steps(1500):
                 time.sleep(0.002)
                 trial.report(age=-time.time())

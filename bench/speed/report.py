@@ -19,6 +19,8 @@ from functools import partial
 from typing import Any
 
 import fairway as fw
+from fairway.engine.measurement import Observation
+from fairway.engine.referee import Referee
 from fairway.engine.trial import Trial
 
 TRIALS = STEPS = 1000
@@ -33,7 +35,7 @@ def main() -> None:
     for _ in range(ROUNDS):
         trial, mine = _optuna_trial(peer), []
         for one in ours:
-            one._last = STEPS
+            one.driver.last_step = STEPS
             mine.append(_time(partial(_fairway_report, one)))
         rounds.append((*mine, _time(partial(_optuna_report, trial))))
     ace, pilot, theirs = zip(*rounds, strict=True)
@@ -69,15 +71,20 @@ def _time(report: Callable[[int], None]) -> float:
 def _known(study: fw.Study, trials: int, steps: int, *, first: int = 1) -> None:
     """Fold `trials` x `steps` reports into the study's referee, as if other workers had ruled on them."""
     rng = random.Random(0)  # noqa: S311 - a workload, not a secret
-    referee = study._owner.referee
+    referee = study.owner.referee
     for number in range(trials):
         for step in range(first, first + steps):
             loss = -0.9 * rng.random()
-            referee.rule(number, step, loss, None, referee.unmeasured, referee.all_saved, 1000)
-    referee.rule(0, 1, -0.5, 0.0, (0.2,), (1000,), 1000)
+            referee.rule(number, _observation(referee, step, loss))
+    referee.rule(0, Observation(1, 0.5, -0.5, (0.2,), (1000,), 0.0, 1000, last=False))
 
 
-# Truncation is tiny and persistence huge so that the trial measured goes on; what a report costs depends on neither.
+def _observation(referee: Referee, step: int, loss: float) -> Observation:
+    """A report that paid for nothing."""
+    return Observation(step, -loss, loss, referee.unmeasured, referee.all_saved, None, 1000, last=False)
+
+
+# Truncation is tiny and persistence huge so that the trial measured continues; what a report costs depends on neither.
 ACE = fw.ACE(truncation=1e-6, interval=1)
 PILOT = fw.Pilot(persistence=1e12)
 
@@ -92,10 +99,10 @@ def _fairway_trial(trials: int, steps: int, at: int, *, first: int = 1, stopper:
     )
     _known(study, trials, steps, first=first)
     trial = study.ask()
-    trial._begin(10**9)
+    trial.driver.begin(10**9)
     if at:  # as good as any, it passes every rung up to here
         trial.report(auc=1.0, eod=lambda: 0.3, step=at)
-    trial._last = at
+    trial.driver.last_step = at
     return trial
 
 
@@ -148,7 +155,7 @@ def _growth_with_reports() -> None:
     few, many = _fairway_trial(1_000, BATCH, 0), _fairway_trial(100_000, BATCH, 0)
     costs = []
     for _ in range(ROUNDS):
-        few._last = many._last = 0
+        few.driver.last_step = many.driver.last_step = 0
         costs.append((_time(partial(_fairway_report, few)), _time(partial(_fairway_report, many))))
     small, large, growth = _medians(costs)
     print(f"reports at one step: 1,000 {small:.2f} us, 100,000 {large:.2f} us: x {growth:.2f}   (bar: under 2)")
@@ -157,10 +164,11 @@ def _growth_with_reports() -> None:
 def _growth_with_steps() -> None:
     """From step 10 to step 5,000 of one trial."""
     early, late = _fairway_trial(200, BATCH, 9, first=10), _fairway_trial(200, BATCH, 4999, first=5000)
-    late._rows = [(0, step, 0.5, 1000, (None,), (-2,)) for step in range(1, 5000)]
+    for step in range(1, 5000):
+        late.driver.batch.add(_observation(late.driver.referee, step, 0.5))
     costs = []
     for _ in range(ROUNDS):
-        early._last, late._last = 9, 4999
+        early.driver.last_step, late.driver.last_step = 9, 4999
         costs.append((_time(partial(_fairway_report, early)), _time(partial(_fairway_report, late))))
     small, large, growth = _medians(costs)
     print(f"steps in the trial: 10 {small:.2f} us, 5,000 {large:.2f} us: x {growth:.2f}   (bar: under 1.2)")

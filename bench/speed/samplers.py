@@ -118,11 +118,14 @@ def _suggest(rows: Rows, limits: int, kind: str) -> Callable[[int], object]:
     if kind == "TPESampler":
         more["multivariate"] = True
     study, distributions = fill_optuna(rows, getattr(optuna.samplers, kind)(seed=0, **more))
+    storage = study.ask().storage
+    key = storage.get_study_id_from_name(study.study_name)
 
     def suggest(k: int) -> object:
         del k
         trial = study.ask(distributions)
-        study._storage.set_trial_state_values(trial._trial_id, optuna.trial.TrialState.FAIL)
+        which = storage.get_trial_id_from_study_id_trial_number(key, trial.number)
+        storage.set_trial_state_values(which, optuna.trial.TrialState.FAIL)  # without what `tell` does beside it
         return trial.params
 
     return suggest

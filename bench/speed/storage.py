@@ -93,16 +93,16 @@ def _optuna(storage: str | Path) -> Callable[[int], object]:
 
 def _report_cost(folder: Path, at: int, k: int, reports: int = 2000) -> float:
     """Microseconds of one report of a stored study, flushes to disk included, from a step on."""
-    trial = _study(folder, f"from step {at}, {k}").ask()
-    for _ in trial.steps(at - 1):
-        trial.report(auc=0.5, eod=lambda: 0.3)
-    trial._flush()
+    study = _study(folder, f"from step {at}, {k}")
+    trial = study.ask()
+    trial.driver.begin(None)
+    for step in range(1, at):
+        trial.report(auc=0.5, eod=lambda: 0.3, step=step)
+    study.owner.journal.drain(trial.driver.batch)
     began = time.perf_counter()
     for step in range(at, at + reports):
-        trial._step = step
-        trial._pace = trial._pace._replace(total=None)
-        trial.report(auc=0.5, eod=lambda: 0.3)
-    trial._flush()
+        trial.report(auc=0.5, eod=lambda: 0.3, step=step)
+    study.owner.journal.drain(trial.driver.batch)
     return (time.perf_counter() - began) / reports * 1e6
 
 

@@ -1,4 +1,4 @@
-"""The command line: run a study, look into a database of studies, verify one, carry one away. Errors are sentences."""
+"""The command line: run a study; list, show, verify, export and delete those in a database."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from fairway.text import shown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is 0, 1 if something was found wrong, 2 if it could not be done, 130 on Ctrl-C."""
-    options = _parser().parse_args(arguments)
+    """Run a command and return its exit code (see `_EPILOG`)."""
+    options = parser().parse_args(arguments)
     try:
         code: int = options.run(options)
     except FairwayError as error:
@@ -39,13 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("fairway: interrupted\n")
         return 130
-    except BrokenPipeError:  # whoever reads has read enough
+    except BrokenPipeError:  # the reader, such as head, has closed the pipe
         sys.stderr.close()
         return 0
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(prog="fairway", description=fw.__doc__, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=fw.__version__)
     commands = parser.add_subparsers(title="commands", required=True, metavar="command")
@@ -59,50 +60,49 @@ def _parser() -> argparse.ArgumentParser:
             made.add_argument("--json", action="store_true", help="print JSON")
         return made
 
-    run = command(_run, "run, or go on with, a study that is defined in a file", "target")
-    run.add_argument("--function", metavar="NAME", help="what to optimise (train, objective or evaluate)")
-    run.add_argument("--trials", type=int, metavar="N", help="how many more trials")
-    run.add_argument("--timeout", type=float, metavar="SECONDS", help="for how long")
-    run.add_argument("--workers", type=int, default=1, metavar="N", help="how many at a time (1)")
+    run = command(_run, "start or resume a study that is defined in a file", "target")
+    run.add_argument("--function", metavar="NAME", help="the function to optimise (train, objective or evaluate)")
+    run.add_argument("--trials", type=int, metavar="N", help="number of trials to add")
+    run.add_argument("--timeout", type=float, metavar="SECONDS", help="stop after this time")
+    run.add_argument("--workers", type=int, default=1, metavar="N", help="number of parallel workers (1)")
     run.add_argument("--backend", choices=("process", "thread", "ray"), help="where workers run")
-    demo = command(_demo, "a credit model under a fairness limit, trained here in half a minute")
-    demo.add_argument("--seconds", type=float, default=30.0, help="how long it searches (30)")
+    demo = command(_demo, "tune a credit model under a fairness constraint, in half a minute")
+    demo.add_argument("--seconds", type=float, default=30.0, help="search time (30)")
     command(_list, "list the studies in a database", "url")
-    show = command(_show, "show a study: its best trial, its limits, its last trials", "url", "name")
-    show.add_argument("--trials", type=int, default=10, metavar="N", help="how many of the last trials to list (10)")
-    command(_verify, "make every decision of a study again from its log, and compare", "url", "name")
+    show = command(_show, "show a study: its best trial, its constraints, its last trials", "url", "name")
+    show.add_argument("--trials", type=int, default=10, metavar="N", help="number of last trials to list (10)")
+    command(_verify, "replay every decision of a study from its log, and compare", "url", "name")
     export = command(_export, "write a study's trials to a file", "url", "name")
     export.add_argument("-o", "--output", required=True, type=Path, help="trials.csv, .json or .parquet")
-    report = command(_report, "write a study as one HTML file that opens anywhere", "url", "name")
+    report = command(_report, "write a study as one self-contained HTML file", "url", "name")
     report.add_argument("-o", "--output", required=True, type=Path, help="report.html")
-    board = command(_dashboard, "show the studies of a database live, in a browser", "url")
-    board.add_argument("--host", default="127.0.0.1", help="where to listen (127.0.0.1: this machine only)")
-    board.add_argument("--port", type=int, default=8321, help="at which port, 0 for any that is free (8321)")
-    board.add_argument("--token", help="what a browser must know; made where others can reach the page")
+    board = command(_dashboard, "show the studies in a database live in a browser", "url")
+    board.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
+    board.add_argument("--port", type=int, default=8321, help="port to listen on, 0 for any free one (8321)")
+    board.add_argument("--token", help="password for the page; generated if other machines can reach it")
     board.add_argument("--open", action="store_true", help="open it in a browser")
     delete = command(_delete, "delete a study", "url", "name")
-    delete.add_argument("--yes", action="store_true", help="do not ask")
-    command(_version, "the version of fairway, and of what it uses")
-    completion = command(_completion, "print a script that completes commands in a shell")
+    delete.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    command(_version, "show the versions of fairway and of the packages it uses")
+    completion = command(_completion, "print a shell script that completes commands")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"))
     return parser
 
 
-_EPILOG = (
-    "Exit codes: 0 done, 1 something was found wrong or nothing was found, 2 it could not be done, 130 interrupted."
-)
+_EPILOG = "Exit codes: 0 success, 1 a fault or nothing feasible was found, 2 the command failed, 130 interrupted."
+_PACKAGES = ("numpy", "scipy", "sqlalchemy", "scikit-learn", "lightgbm", "xgboost", "fairlearn", "optuna", "ray")
 _OPERANDS = {
     "url": "sqlite:///file.db or postgresql://user@host/database",
     "name": "the study's name",
-    "target": "file.py, or file.py:name where the study is not called study",
+    "target": "file.py, or file.py:name if the study is not named study",
 }
 
 
 def _run(options: argparse.Namespace) -> int:
-    from fairway.scripts import load  # noqa: PLC0415 - it takes what the script takes to load
+    from fairway.scripts import load  # noqa: PLC0415
 
     if options.trials is None and options.timeout is None:
-        raise UsageError("say how long: --trials N, --timeout SECONDS, or both")
+        raise UsageError("no budget was given: pass --trials N, --timeout SECONDS, or both")
     study, function = load(options.target, options.function)
     try:
         study.optimize(
@@ -127,17 +127,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 def _version(options: argparse.Namespace) -> int:
     found = {"fairway": fw.__version__, "python": platform.python_version()}
-    for package in (
-        "numpy",
-        "scipy",
-        "sqlalchemy",
-        "scikit-learn",
-        "lightgbm",
-        "xgboost",
-        "fairlearn",
-        "optuna",
-        "ray",
-    ):
+    for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
     if options.json:
@@ -150,7 +140,7 @@ def _version(options: argparse.Namespace) -> int:
 def _completion(options: argparse.Namespace) -> int:
     from fairway.completion import script  # noqa: PLC0415
 
-    sys.stdout.write(script(options.shell, _parser()))
+    sys.stdout.write(script(options.shell, parser()))
     return 0
 
 
@@ -166,12 +156,8 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
-def _view(options: argparse.Namespace) -> View:
-    return View.read(options.url, options.name)
-
-
 def _show(options: argparse.Namespace) -> int:
-    _print_study(_view(options), last=options.trials, as_json=options.json)
+    _print_study(View.read(options.url, options.name), last=options.trials, as_json=options.json)
     return 0
 
 
@@ -185,18 +171,19 @@ def _print_study(view: View, *, last: int, as_json: bool) -> None:
             **identity.to_json(),
             "counts": counts,
             "ended": ledger.ended,
-            "verdicts": [to_json(said) for said in ledger.verdicts],
+            "verdicts": [to_json(verdict) for verdict in ledger.verdicts],
             "best": None if best is None else asdict(best),
             "trials": [asdict(record) for record in records],
         }
         _print_json(document)
         return
-    limits = [
-        f"{limit.metric} {'<=' if limit.sign > 0 else '>='} {limit.threshold:g}"
-        for limit in identity.problem.constraints
+    constraints = [
+        f"{constraint.metric} {'<=' if constraint.sign > 0 else '>='} {constraint.threshold:g}"
+        for constraint in identity.problem.constraints
     ]
     goal = "maximize" if sign < 0 else "minimize"
-    _print(f"{name}: {goal} {metric}" + (f" with {' and '.join(limits)}" if limits else "") + f", seed {identity.seed}")
+    subject_to = f" with {' and '.join(constraints)}" if constraints else ""
+    _print(f"{name}: {goal} {metric}{subject_to}, seed {identity.seed}")
     _print(f"{len(records)} trials: " + ", ".join(f"{n} {status}" for status, n in counts.items() if n))
     if best is None:
         _print("nothing feasible yet")
@@ -209,7 +196,7 @@ def _print_study(view: View, *, last: int, as_json: bool) -> None:
         _print(f"last verdict: {ledger.verdicts[-1].reason}")
     if last > 0 and records:
         rows = [
-            (str(one.number), one.status, _verdict(one), _pairs(one.metrics), one.reason) for one in records[-last:]
+            (str(one.number), one.status, _feasible(one), _pairs(one.metrics), one.reason) for one in records[-last:]
         ]
         _print_table(("trial", "status", "feasible", "metrics", "reason"), rows)
 
@@ -221,20 +208,19 @@ def _verify(options: argparse.Namespace) -> int:
     else:
         for fault in result.faults:
             _print(fault)
-        verdict = f"{len(result.faults):,} do not agree" if result.faults else "all agree"
-        _print(f"{result.rulings:,} rulings made again: {verdict}")
+        outcome = f"{len(result.faults):,} do not agree" if result.faults else "all agree"
+        _print(f"{result.rulings:,} decisions replayed: {outcome}")
         if result.unchecked:
-            _print(f"{result.unchecked:,} verdicts of a terminator of its own were not made again")
+            _print(f"{result.unchecked:,} verdicts of a user-defined terminator were not replayed")
     return 1 if result.faults else 0
 
 
 def _export(options: argparse.Namespace) -> int:
-    view = _view(options)
+    view = View.read(options.url, options.name)
     output: Path = options.output
     rows = [record.row(view.space, view.problem) for record in view.trials]
     if output.suffix == ".json":
-        text = json.dumps([_finite(row) for row in rows], indent=1)
-        output.write_text(text + "\n")
+        output.write_text(json.dumps(_finite(rows), indent=1) + "\n")
     elif output.suffix == ".csv":
         written = io.StringIO()
         writer = csv.DictWriter(written, list(rows[0]) if rows else ["number"])
@@ -250,34 +236,25 @@ def _export(options: argparse.Namespace) -> int:
             raise MissingDependency("parquet needs pandas and pyarrow: pip install pandas pyarrow") from error
     else:
         raise UsageError(f"{output}: a file that ends in .csv, .json or .parquet is expected")
-    if options.json:
-        _print_json({"trials": len(rows), "file": str(output)})
-    else:
-        _print(f"{len(rows)} trials written to {output}")
+    _answer(options, {"trials": len(rows), "file": str(output)}, f"{len(rows)} trials written to {output}")
     return 0
 
 
 def _report(options: argparse.Namespace) -> int:
-    from fairway.report import page  # noqa: PLC0415 - it loads all the charts
+    from fairway.report import page  # noqa: PLC0415 - loads all the charts
 
-    view = _view(options)
-    size = page.write(view, options.output)
-    if options.json:
-        _print_json({"file": str(options.output), "bytes": size, "trials": len(view.courses)})
-    else:
-        many = len(view.courses)
-        _print(f"{many:,} trial{'' if many == 1 else 's'} in {options.output}, {size / 1e6:.1f} MB")
+    view = View.read(options.url, options.name)
+    size, n = page.write(view, options.output), len(view.courses)
+    text = f"{n:,} trial{'' if n == 1 else 's'} in {options.output}, {size / 1e6:.1f} MB"
+    _answer(options, {"file": str(options.output), "bytes": size, "trials": n}, text)
     return 0
 
 
 def _dashboard(options: argparse.Namespace) -> int:
-    from fairway.report.dashboard import serve  # noqa: PLC0415 - it loads all the charts
+    from fairway.report.dashboard import serve  # noqa: PLC0415 - loads all the charts
 
     def ready(address: str) -> None:
-        if options.json:
-            _print_json({"address": address})
-        else:
-            _print(f"Open {address}  (Ctrl-C ends it)")
+        _answer(options, {"address": address}, f"Open {address}  (Ctrl-C to quit)")
         sys.stdout.flush()
         if options.open:
             webbrowser.open(address)
@@ -296,14 +273,11 @@ def _delete(options: argparse.Namespace) -> int:
             _print("nothing was deleted")
             return 1
     Database(options.url).delete(options.name)
-    if options.json:
-        _print_json({"deleted": options.name})
-    else:
-        _print(f"deleted {options.name}")
+    _answer(options, {"deleted": options.name}, f"deleted {options.name}")
     return 0
 
 
-def _verdict(record: TrialRecord) -> str:
+def _feasible(record: TrialRecord) -> str:
     return {True: "yes", False: "no", None: "unknown"}[record.feasible]
 
 
@@ -319,6 +293,13 @@ def _when(seconds: float) -> str:
 
 def _print(text: str) -> None:
     sys.stdout.write(shown(text) + "\n")
+
+
+def _answer(options: argparse.Namespace, document: Any, text: str) -> None:
+    if options.json:
+        _print_json(document)
+    else:
+        _print(text)
 
 
 def _print_json(document: Any) -> None:

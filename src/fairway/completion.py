@@ -1,4 +1,4 @@
-"""Scripts that complete the command line in a shell, made from the parser itself: they cannot fall behind it."""
+"""Scripts that complete the command line in a shell, generated from the parser so that they always match it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Literal
 
 
 def script(shell: Literal["bash", "zsh", "fish"], parser: argparse.ArgumentParser) -> str:
-    """What the shell is to read: `source <(fairway completion bash)`, or `fairway completion fish | source`.
+    """The script for a shell to read: `source <(fairway completion bash)`, or `fairway completion fish | source`.
 
     >>> parser = argparse.ArgumentParser(prog="fairway")
-    >>> show = parser.add_subparsers().add_parser("show", help="show a study")
+    >>> show = parser.add_subparsers().add_parser("show", description="show a study")
     >>> print(script("fish", parser), end="")
     complete -c fairway -n __fish_use_subcommand -f -a show -d 'show a study'
     complete -c fairway -n '__fish_seen_subcommand_from show' -s h -l help
     """
-    commands = _commands(parser)
+    there = commands(parser)
     if shell == "fish":
-        return "".join(f"{line}\n" for name, (text, made) in commands.items() for line in _fish(name, text, made))
-    cases = "\n".join(f"    {name}) words='{' '.join(_options(made))}' ;;" for name, (_, made) in commands.items())
-    bash = _BASH.format(commands=" ".join(commands), cases=cases)
+        return "".join(f"{line}\n" for name, command in there.items() for line in _fish(name, command))
+    cases = "\n".join(f"    {name}) words='{' '.join(_options(command))}' ;;" for name, command in there.items())
+    bash = _BASH.format(commands=" ".join(there), cases=cases)
     return f"autoload -U +X bashcompinit && bashcompinit\n{bash}" if shell == "zsh" else bash
 
 
@@ -34,26 +34,30 @@ complete -o default -F _fairway fairway
 """
 
 
-def _commands(parser: argparse.ArgumentParser) -> dict[str, tuple[str, argparse.ArgumentParser]]:
-    """Each command's help and parser."""
-    (subparsers,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    texts = {action.dest: action.help or "" for action in subparsers._choices_actions}
-    return {name: (texts.get(name, ""), made) for name, made in subparsers.choices.items()}
+def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parser of each command, by its name."""
+    (found,) = (action.choices for action in _actions(parser) if isinstance(action.choices, dict))
+    return found
+
+
+def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """The options and operands of a parser, which argparse gives no public access to."""
+    actions: list[argparse.Action] = vars(parser)["_actions"]
+    return actions
 
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:
-    """The words that may follow a command: its options, and operands with a fixed choice."""
+    """The words that may follow a command: its options, and the choices of its operands."""
     found: list[str] = []
-    for action in parser._actions:
+    for action in _actions(parser):
         found += action.option_strings or [str(choice) for choice in action.choices or ()]
     return found
 
 
-def _fish(name: str, text: str, parser: argparse.ArgumentParser) -> list[str]:
-    lines = [
-        f"complete -c fairway -n __fish_use_subcommand -f -a {name} -d '{text.replace(chr(39), chr(92) + chr(39))}'"
-    ]
-    for action in parser._actions:
+def _fish(name: str, parser: argparse.ArgumentParser) -> list[str]:
+    text = (parser.description or "").replace("'", r"\'")
+    lines = [f"complete -c fairway -n __fish_use_subcommand -f -a {name} -d '{text}'"]
+    for action in _actions(parser):
         long = [f"-l {option[2:]}" for option in action.option_strings if option.startswith("--")]
         short = [f"-s {option[1:]}" for option in action.option_strings if not option.startswith("--")]
         choices = ["-a", f"'{' '.join(map(str, action.choices))}'"] if action.choices else []

@@ -1,8 +1,7 @@
-"""`make demo`: a credit model under a fairness limit, on a table made here, in under a minute.
+"""`make demo`: tunes a credit model under a fairness constraint on synthetic data, in under a minute.
 
-Income is measured twice in this table: once for everybody, and once by a score that predicts default sharply for one
-group and is mostly noise for the other. A model that leans on the score is accurate, and unfair: its errors fall on one
-group. Default LightGBM settings do just that.
+One feature is a score that predicts default well for one group and is mostly noise for the other. A model that relies
+on the score is accurate but unfair, since its errors fall on one group. LightGBM's default settings do just that.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _ROUNDS = 400
 
 
 def credit_table(rows: int = _ROWS, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-    """Features (rows, 8), default (rows,) and the sensitive group (rows,), which is not among the features.
+    """Synthetic features (rows, 8), default (rows,) and sensitive group (rows,), which is not among the features.
 
     >>> from fairway.demo import credit_table
     >>> features, default, group = credit_table(rows=100)
@@ -43,7 +42,7 @@ def credit_table(rows: int = _ROWS, seed: int = 0) -> tuple[NDArray[np.float64],
 
 
 def auc(truth: NDArray[np.int64], predicted: NDArray[np.float64]) -> float:
-    """Area under the ROC curve: the chance that a default is ranked above a non-default.
+    """The area under the ROC curve: the probability that a default is ranked above a non-default.
 
     >>> from fairway.demo import auc
     >>> auc(np.array([0, 1, 1]), np.array([0.2, 0.1, 0.9]))
@@ -57,7 +56,7 @@ def auc(truth: NDArray[np.int64], predicted: NDArray[np.float64]) -> float:
 
 
 class Credit:
-    """The task: train LightGBM round by round on one half of the table, judge it on the other."""
+    """The task: train LightGBM round by round on one half of the rows, and validate it on the other."""
 
     def __init__(self) -> None:
         features, default, group = credit_table()
@@ -67,7 +66,7 @@ class Credit:
         self.group = group[judge]
 
     def booster(self, params: Mapping[str, Any], rounds: int = 0) -> Any:
-        """A booster after so many rounds."""
+        """A booster trained for `rounds` rounds."""
         import lightgbm  # noqa: PLC0415 - optional
 
         settings = {"objective": "binary", "metric": "none", "verbosity": -1, "num_threads": 1, "seed": 0}
@@ -79,7 +78,7 @@ class Credit:
         return booster
 
     def predict(self, booster: Any) -> NDArray[np.float64]:
-        """The chance of default in the judging half, from the scores that LightGBM keeps as it trains."""
+        """The predicted probability of default in the validation half, from the scores that LightGBM keeps."""
         caught: list[NDArray[np.float64]] = []
 
         def catch(scores: NDArray[np.float64], _: Any) -> tuple[str, float, bool]:
@@ -90,30 +89,30 @@ class Credit:
         return caught[0]
 
     def auc(self, booster: Any) -> float:
-        """How good a booster is."""
+        """The validation AUC of a booster."""
         return auc(self.judge[1], self.predict(booster))
 
     def eod(self, booster: Any) -> float:
-        """How unfair a booster is."""
+        """The equalized-odds difference of a booster; 0 is fair."""
         refused = self.predict(booster) >= 0.5  # noqa: PLR2004
         return equalized_odds_difference(self.judge[1], refused, sensitive_features=self.group)
 
     def objective(self, trial: fw.Trial) -> None:
-        """One trial, written as a user of fairway writes it."""
+        """One trial, as a user of fairway would write it."""
         booster = self.booster(trial.params)
         for _ in trial.steps(_ROUNDS):
-            if booster.update():  # no split was left to make
+            if booster.update():  # no split is left
                 break
             trial.report(auc=self.auc(booster), eod=lambda: self.eod(booster))
 
 
 def main(seconds: float = 30.0, *, trials: int | None = None) -> None:
-    """Run the demo for so long, or so many trials, and print what it found."""
+    """Run the demo for some seconds, or until a number of trials, and print the result."""
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
     console = Console(highlight=False)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for each other are slow on a busy machine
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # OpenMP threads are slow on a busy machine
     try:
         import lightgbm  # noqa: PLC0415
     except ImportError:
@@ -130,7 +129,7 @@ def main(seconds: float = 30.0, *, trials: int | None = None) -> None:
         },
         objective=fw.Maximize("auc"),
         constraints=[fw.AtMost("eod", LIMIT)],
-        sampler=fw.Random(),  # thousands of trials in half a minute: there is no time to think
+        sampler=fw.Random(),  # thousands of trials in half a minute: a model would cost more than a trial
         seed=0,
     )
     console.print(
@@ -142,17 +141,17 @@ def main(seconds: float = 30.0, *, trials: int | None = None) -> None:
     spent = time.monotonic() - began
 
     default = credit.booster({}, rounds=100)
-    best, unlimited = study.best, study.best_ignoring_limits
+    best, unconstrained = study.best, study.best_ignoring_limits
     table = Table(title="\nWhat was found", title_justify="left")
     for heading in ("", "auc", "eod", f"within {LIMIT}?"):
         table.add_column(heading, justify="left" if not heading else "right")
     table.add_row("LightGBM's defaults, 100 rounds", *_judged(credit.auc(default), credit.eod(default)))
-    if unlimited is not None:
-        number, step = unlimited.number, unlimited.step
-        eod = unlimited.metrics["eod"]
+    if unconstrained is not None:
+        number, step, eod = unconstrained.number, unconstrained.step, unconstrained.metrics["eod"]
         if eod is None:
-            eod = credit.eod(credit.booster(unlimited.params, rounds=step))
-        table.add_row(f"best without the limit: trial {number}, round {step}", *_judged(unlimited.metrics["auc"], eod))
+            eod = credit.eod(credit.booster(unconstrained.params, rounds=step))
+        label = f"best without the limit: trial {number}, round {step}"
+        table.add_row(label, *_judged(unconstrained.metrics["auc"], eod))
     if best is None:
         table.add_row("[bold]best within the limit", "none found", "", "")
     else:

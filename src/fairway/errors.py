@@ -1,10 +1,10 @@
-"""What fairway raises. Every message is one sentence: what came, what is allowed, what to do."""
+"""The exceptions that fairway raises. Every message says what came, what is allowed and what to do."""
 
 from __future__ import annotations
 
 
 class FairwayError(Exception):
-    """The root of everything fairway raises on purpose.
+    """The base of all of fairway's exceptions.
 
     >>> import fairway as fw
     >>> issubclass(fw.UsageError, fw.FairwayError)
@@ -13,7 +13,7 @@ class FairwayError(Exception):
 
 
 class UsageError(FairwayError, ValueError):
-    """A call that can never work as written: a wrong value, name, step or order of calls.
+    """A call that cannot work as written: a wrong value, name, step or order of calls.
 
     >>> import fairway as fw
     >>> fw.Float(1.0, 0.0)
@@ -23,8 +23,8 @@ class UsageError(FairwayError, ValueError):
     """
 
 
-class StudyFailed(FairwayError):  # noqa: N818 - it says what happened, as KeyboardInterrupt does
-    """`optimize` gave up because nothing it started could succeed; the cause is chained.
+class StudyFailed(FairwayError):  # noqa: N818 - named after what happened, like KeyboardInterrupt
+    """`optimize` gave up because every trial failed; the last failure is chained.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
@@ -35,12 +35,12 @@ class StudyFailed(FairwayError):  # noqa: N818 - it says what happened, as Keybo
     """
 
 
-class SpaceExhausted(FairwayError):  # noqa: N818 - no error, an end
-    """Every configuration of a finite space was tried."""
+class SpaceExhausted(FairwayError):  # noqa: N818 - the normal end of a search
+    """Every configuration of a finite space has been tried."""
 
 
 class StorageError(FairwayError):
-    """The log could not be read or written; nothing that was told before is lost.
+    """The log could not be read or written; events appended earlier are safe.
 
     >>> import fairway as fw
     >>> issubclass(fw.StorageError, fw.UsageError)
@@ -48,8 +48,8 @@ class StorageError(FairwayError):
     """
 
 
-class MissingDependency(FairwayError, ImportError):  # noqa: N818 - reads as a sentence
-    """An optional part was asked for whose package is not installed; the message says how to install it.
+class MissingDependency(FairwayError, ImportError):  # noqa: N818 - the message reads better
+    """An optional package is not installed; the message says how to install it.
 
     >>> issubclass(MissingDependency, ImportError)
     True

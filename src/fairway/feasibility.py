@@ -1,10 +1,9 @@
-"""The only place where constraints become an order.
+"""The feasibility order: how constraints rank checkpoints and trials. No other module ranks by constraints.
 
-A checkpoint is *feasible* (every constraint measured, all hold), *infeasible* (some measured one is violated) or
-*unknown* (nothing violated, something never measured). Its violation is 0, positive or unknown: the sum over
-constraints of how far each measured value lies beyond its threshold, in that constraint's unit. The order: feasible
-ones by loss, then infeasible ones by violation and loss, then unknown ones by loss. Failed trials, which measured
-nothing, come after all of them.
+A checkpoint is *feasible* (every constraint measured, all hold), *infeasible* (a measured one is violated) or *unknown*
+(none violated, some not measured). Its violation is 0, positive or unknown: the sum over constraints of the measured
+value's excess over its limit, in that constraint's unit. Feasible checkpoints come first, by loss; then infeasible
+ones, by violation and loss; then unknown ones, by loss; then failed trials, which measured nothing.
 """
 
 from __future__ import annotations
@@ -18,27 +17,27 @@ from numpy.typing import NDArray
 
 from fairway.problem import Constraint, Problem
 
-_TINY = 5e-324  # what is beyond a threshold is violated, even where the quotient underflows
+_TINY = 5e-324  # the least violation: excess / unit may underflow to 0
 
 
 class Checkpoint(NamedTuple):
-    """One reported state of one trial: what was measured there. A constraint that was not measured is None."""
+    """What a trial reported at one step."""
 
     step: int
     objective: float
-    values: tuple[float | None, ...] = ()
-    noise: float | None = None  # of the objective, where it came as `Folds`
-    folds: int = 1  # how many
-    of: int = 1  # of how many
+    values: tuple[float | None, ...] = ()  # by constraint; None if not measured
+    noise: float | None = None  # of the objective, if it was reported as `Folds`
+    folds: int = 1  # so far
+    of: int = 1  # in all
 
     @property
     def provisional(self) -> bool:
-        """Whether it is the mean of some folds, with others to come: no model stands behind it yet."""
+        """Whether folds are missing, so that this is not the final mean."""
         return self.folds < self.of
 
 
 def excess(constraint: Constraint, value: float) -> float:
-    """How far a measured value breaks one limit, in that constraint's unit; 0 where it holds, infinity for NaN."""
+    """How far a measured value exceeds the limit, in the constraint's unit; 0 if it holds, infinity for NaN."""
     over = constraint.sign * (value - constraint.threshold)
     if over <= 0.0:
         return 0.0
@@ -48,7 +47,7 @@ def excess(constraint: Constraint, value: float) -> float:
 
 
 def violation(constraints: Sequence[Constraint], values: Sequence[float | None]) -> float | None:
-    """The violation of one checkpoint: 0 feasible, positive infeasible, None unknown."""
+    """The violation of one checkpoint: 0 if feasible, positive if infeasible, None if unknown."""
     total = 0.0
     known = True
     for i, value in enumerate(values):
@@ -60,7 +59,7 @@ def violation(constraints: Sequence[Constraint], values: Sequence[float | None])
 
 
 def violations(problem: Problem, values: NDArray[np.float64], paid: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The violation of many checkpoints (n,), from values and what was measured, both (n, m); NaN for unknown."""
+    """The violation (n,) of checkpoints, from values and whether each was measured, both (n, m); NaN if unknown."""
     if not problem.constraints:
         return np.zeros(len(values))
     sign = np.array([constraint.sign for constraint in problem.constraints])
@@ -75,22 +74,22 @@ def violations(problem: Problem, values: NDArray[np.float64], paid: NDArray[np.b
 
 
 def order(loss: NDArray[np.float64], violation: NDArray[np.float64]) -> NDArray[np.intp]:
-    """The indices of many checkpoints from best to worst; both (n,), violation NaN for unknown, loss NaN for failed."""
+    """The indices of checkpoints from best to worst; both (n,), violation NaN if unknown, loss NaN if failed."""
     failed = np.isnan(loss)
     unknown = np.isnan(violation)
     return np.lexsort((loss, np.where(unknown, 0.0, violation), unknown, failed))
 
 
 def standing(problem: Problem, checkpoint: Checkpoint) -> tuple[int, bool, float, float, int]:
-    """A key that sorts one trial's checkpoints as `order` does; the earlier step wins a tie.
+    """A key that sorts one trial's checkpoints as `order` does, ties by step.
 
-    Provisional ones come last, and among them that of the most folds first: it says the most of the trial.
+    Provisional checkpoints come last, those with the most folds first.
     """
     amount, missing = known(problem, checkpoint), checkpoint.of - checkpoint.folds
     return (missing, amount is None, amount or 0.0, problem.objective.sign * checkpoint.objective, checkpoint.step)
 
 
 def known(problem: Problem, checkpoint: Checkpoint) -> float | None:
-    """The violation of a checkpoint that may stand for its trial; a provisional one is never known to be feasible."""
+    """The violation of a checkpoint; None, not 0, for a provisional one, since later folds may violate a constraint."""
     amount = violation(problem.constraints, checkpoint.values)
     return None if checkpoint.provisional and not amount else amount

@@ -1,4 +1,4 @@
-"""A metric measured by cross-validation: one value a fold."""
+"""A metric measured by cross-validation: one value per fold."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fairway.errors import UsageError
 
 
 class Folds:
-    """The values of one metric over the folds of a cross-validation, to be reported like a number: their mean counts.
+    """One metric's values on the folds of a cross-validation; report it like a number, its mean.
 
-    Their spread says how far that mean may be from the truth: `noise` is sqrt((1/k + test/train) s^2), with s^2 the
-    variance over the k folds (Nadeau and Bengio, 2003). `test_size` and `train_size` are the rows of one fold and of
-    the others together; left out, the k folds are taken for equal ones. `RegretBound("cv")` ends a search by it.
+    `noise` estimates how far the mean is from the truth: sqrt((1/k + test/train) s^2), where s^2 is the variance over
+    the k folds (Nadeau and Bengio, 2003). `test_size` and `train_size` are the rows of one fold and of all others; by
+    default the folds have equal size. `RegretBound("cv")` compares its bound with this noise.
 
-    Report them fold by fold, with `of` as how many there will be, and a hopeless configuration is stopped after a few.
-    Until all are there a report is `provisional`: it may stop its trial, and is never the best of the study.
+    To stop a hopeless configuration after a few folds, report after each one, with `of` as their final number. Until
+    all folds are in, the report is `provisional`: it may stop its trial, but is never the best of the study.
 
     >>> import fairway as fw
     >>> folds = fw.Folds([0.10, 0.14, 0.12, 0.12])
@@ -40,12 +40,12 @@ class Folds:
         train_size: float | None = None,
     ) -> None:
         if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-            raise UsageError(f"Folds({values!r}): a sequence of numbers, one a fold, is expected")
+            raise UsageError(f"Folds({values!r}): a sequence of numbers, one per fold, is expected")
         given = list(values)
         try:
             self.values = tuple(map(_number, given))
         except (TypeError, ValueError, OverflowError):
-            raise UsageError(f"Folds({given!r}): a sequence of numbers, one a fold, is expected") from None
+            raise UsageError(f"Folds({given!r}): a sequence of numbers, one per fold, is expected") from None
         if not self.values:
             raise UsageError("Folds([]): the value of at least one fold is expected")
         if (test_size is None) != (train_size is None):
@@ -55,7 +55,7 @@ class Folds:
         share = 1.0 / max(self.of - 1, 1)
         if test_size is not None:
             share = positive(test_size, "test_size") / positive(train_size, "train_size")
-        share = share if k > 1 else math.nan  # one fold alone does not show its noise
+        share = share if k > 1 else math.nan  # one fold has no variance
         with np.errstate(over="ignore", invalid="ignore"):
             self.mean = float(np.mean(self.values))
             spread = 0.0 if min(self.values) == max(self.values) else float(np.std(self.values))
@@ -63,7 +63,7 @@ class Folds:
 
     @property
     def provisional(self) -> bool:
-        """Whether folds are missing."""
+        """Whether some folds are still missing."""
         return len(self.values) < self.of
 
     def __float__(self) -> float:
@@ -79,5 +79,5 @@ class Folds:
 
 def _number(value: float) -> float:
     if isinstance(value, str | bytes):
-        raise TypeError("text is no number, whatever it says")
+        raise TypeError("a string is not a number, even if float() accepts it")
     return float(value)

@@ -1,6 +1,6 @@
-"""What samplers and terminators see: read-only columns, one row for each finished trial, and the running ones.
+"""What samplers and terminators see: read-only columns with a row for each finished trial, and the running trials.
 
-Rows are only ever appended to shared buffers, so a snapshot is a handful of views: it costs nothing and never changes.
+Rows are only ever appended to shared buffers, so a snapshot is a set of views: it costs nothing and never changes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,17 @@ from fairway.space import Space
 class History:
     """A snapshot of a study: n finished trials as columns, in the order in which they finished.
 
-    `x` (n, d) holds points of the unit cube, NaN where inactive; `loss` (n,) the objective turned so that lower is
-    better, NaN for failed trials; where folds are missing, it is moved by what they brought to others. `values` (n, m)
-    are the raw constraint metrics; `violation` (n,) is 0 for feasible, positive for infeasible, NaN for unknown and
-    failed; `partial` (n,) marks trials ended before they were done; `step` (n,) is the step of what the row shows,
-    `seconds` (n,) what the trial cost, checks included; `noise` (n,) is the objective's, where it came as `Folds`, else
-    NaN, and `folds` (n,) how many they were; `pending` (k, d) are the running ones; `seed` is the study's.
+    | column | shape | meaning |
+    | --- | --- | --- |
+    | `x` | (n, d) | points of the unit cube, NaN where inactive |
+    | `loss` | (n,) | the objective, lower is better; NaN if failed; see `Means` if folds are missing |
+    | `values` | (n, m) | the constraints' metrics, NaN if not measured |
+    | `violation` | (n,) | 0 if feasible, positive if infeasible, NaN if unknown or failed |
+    | `partial` | (n,) | whether the trial ended early |
+    | `step` | (n,) | the step that the row describes |
+    | `seconds` | (n,) | the cost of the trial, checks included |
+    | `noise`, `folds` | (n,) | the noise and the number of `Folds`; NaN and 1 for a plain number |
+    | `pending` | (k, d) | points of the running trials |
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), [fw.AtMost("ms", 9.0)], seed=0)
@@ -52,7 +57,7 @@ class History:
     noise: NDArray[np.float64]
     folds: NDArray[np.int64]
     pending: NDArray[np.float64]
-    means: Means | None = None  # of some folds, where trials were reported fold by fold
+    means: Means | None = None  # if trials were reported fold by fold
 
     def __len__(self) -> int:
         return len(self.number)
@@ -65,12 +70,12 @@ class History:
         return replace(self, **columns, pending=self.pending[:0])
 
     def is_new(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which of some points (k, d), as `Space.snap` gives them, were neither tried nor are running."""
+        """Whether each of the points (k, d), as returned by `Space.snap`, is neither tried nor running."""
         seen = np.concatenate([self.space.fingerprints(self.x), self.space.fingerprints(self.pending)])
         return ~np.isin(self.space.fingerprints(x), seen)
 
     def beyond(self, i: int) -> NDArray[np.float64]:
-        """How far each row (n,) lies beyond limit i, in the metric's unit: infinity for NaN, and NaN where unknown."""
+        """Each row's excess (n,) over the limit of constraint i, in the metric's unit; inf for NaN, NaN if unknown."""
         constraint = self.problem.constraints[i]
         over = constraint.sign * (self.values[:, i] - constraint.threshold)
         over[np.isnan(over) & np.isinf(self.violation)] = np.inf
@@ -78,68 +83,75 @@ class History:
 
     @property
     def provisional(self) -> NDArray[np.bool_]:
-        """Which rows (n,) are means of some folds: rougher than others, but no worse than they will be."""
+        """Whether each row (n,) lacks folds; its loss is corrected for them, but noisier."""
         return np.zeros(len(self), np.bool_) if self.means is None else self.means.of(len(self)) > self.folds
 
     @property
     def gap(self) -> NDArray[np.float64]:
-        """How far each row (n,) is from the best value there can be, where the objective names one; else its loss."""
+        """The loss (n,), relative to the objective's `best` value if it has one."""
         objective = self.problem.objective
         return self.loss if objective.best is None else self.loss - objective.sign * objective.best
 
     @property
     def feasible(self) -> NDArray[np.bool_]:
-        """Measured, and every limit holds."""
+        """Whether every constraint was measured and holds (n,)."""
         return np.equal(self.violation, 0.0)
 
     @property
     def infeasible(self) -> NDArray[np.bool_]:
-        """Measured, and some limit is broken."""
+        """Whether some constraint is violated (n,)."""
         return np.greater(self.violation, 0.0)
 
     @property
     def unknown(self) -> NDArray[np.bool_]:
-        """Ran, but no limit is known to be broken and some was never paid for."""
+        """Whether no constraint is violated, but some were not measured (n,); failed trials are not unknown."""
         return np.isnan(self.violation) & ~self.failed
 
     @property
     def order(self) -> NDArray[np.intp]:
-        """Row indices from best to worst: feasible, infeasible, unknown, failed."""
+        """The row indices from best to worst: feasible, infeasible, unknown, failed."""
         return feasibility.order(self.loss, self.violation)
 
 
 class Means:
-    """What trials showed while folds were missing, and how far those that went on have moved since.
+    """Corrects the losses of trials with missing folds.
 
-    Folds differ: a trial that was stopped after an easy one would look better than all that were not. So the mean of
-    some folds is moved by what the others brought, on average, to the trials among the first n that have them all.
+    Folds differ: a trial stopped after an easy fold would look better than one that completed all. So a mean over k of
+    the folds is corrected by the mean change, from k folds to all, in trials that completed them.
     """
 
     def __init__(self) -> None:
         self._raw: list[float] = []  # the loss of each row, as measured
         self._of: list[int] = []
-        self._moves: list[tuple[int, int, int, float]] = []  # row, folds, of how many, how far it moved since
+        self._changes: list[tuple[int, int, int, float]] = []  # row, folds, folds in all, loss minus that after `folds`
 
     def append(self, loss: float, of: int, some: Mapping[int, float]) -> None:
-        """Add a row, and its losses when it had fewer folds, unless some are still missing."""
-        self._moves += [(len(self._raw), folds, of, loss - mean) for folds, mean in some.items()]
+        """Add a row; if it has all folds, `some` gives its losses after fewer."""
+        self._changes += [(len(self._raw), folds, of, loss - mean) for folds, mean in some.items()]
         self._raw.append(loss)
         self._of.append(of)
 
     def of(self, n: int) -> NDArray[np.int64]:
-        """How many folds there are, for each of the first n rows."""
+        """The final number of folds, for each of the first n rows."""
         return np.array(self._of[:n], np.int64)
 
     def moved(self, folds: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The losses of the first n rows, given how many folds each (n,) has."""
+        """The corrected losses (n,) of the first n rows, given how many folds each has (n,)."""
         n = len(folds)
         loss, of = np.array(self._raw[:n]), self.of(n)
-        moves = np.array([move for move in self._moves if move[0] < n]).reshape(-1, 4)
+        changes = np.array([change for change in self._changes if change[0] < n]).reshape(-1, 4)
         for k, total in {(folds[i], of[i]) for i in np.flatnonzero(folds < of)}:
-            since = moves[(moves[:, 1] == k) & (moves[:, 2] == total), 3]
-            loss[(folds == k) & (of == total)] += since.mean() if len(since) else 0.0
+            change = changes[(changes[:, 1] == k) & (changes[:, 2] == total), 3]
+            loss[(folds == k) & (of == total)] += change.mean() if len(change) else 0.0
         loss.flags.writeable = False
         return loss
+
+
+_KINDS = {
+    np.int64: ("number", "step", "folds"),
+    np.float64: ("x", "loss", "values", "violation", "seconds", "noise"),
+    np.bool_: ("failed", "partial"),
+}
 
 
 class Columns:
@@ -147,34 +159,13 @@ class Columns:
 
     def __init__(self, space: Space, problem: Problem, seed: int) -> None:
         self._space, self._problem, self._seed = space, problem, seed
-        d, m = len(space), len(problem.constraints)
-        self._dtype = np.dtype(
-            [
-                ("number", np.int64),
-                ("x", np.float64, (d,)),
-                ("loss", np.float64),
-                ("values", np.float64, (m,)),
-                ("violation", np.float64),
-                ("failed", np.bool_),
-                ("partial", np.bool_),
-                ("step", np.int64),
-                ("seconds", np.float64),
-                ("noise", np.float64),
-                ("folds", np.int64),
-            ]
-        )
-        self._buffers = {name: self._empty(name, 64) for name in self._names}
+        shapes = {"x": (len(space),), "values": (len(problem.constraints),)}
+        self._buffers: dict[str, NDArray[Any]] = {
+            name: np.empty((64, *shapes.get(name, ())), kind) for kind, names in _KINDS.items() for name in names
+        }
         self._n = 0
         self._means = Means()
-        self._by_fold = False  # some trial was reported fold by fold
-
-    @property
-    def _names(self) -> tuple[str, ...]:
-        return self._dtype.names or ()
-
-    def _empty(self, name: str, rows: int) -> NDArray[Any]:
-        field = self._dtype[name]
-        return np.empty((rows, *field.shape), field.base)
+        self._by_fold = False  # whether any trial was reported fold by fold
 
     def append(
         self,
@@ -186,23 +177,22 @@ class Columns:
         partial: bool,
         some: Mapping[int, float] | None = None,
     ) -> None:
-        """Add a finished trial (a failed one has no checkpoint) below the rows that snapshots may be looking at.
+        """Add a finished trial; a failed one has no checkpoint.
 
-        `some` are the objectives that it had after so many folds, while others were to come.
+        `some` maps numbers of folds to the objective at that point, while others were missing.
         """
         if self._n == len(self._buffers["number"]):
             for name, old in self._buffers.items():
-                self._buffers[name] = new = self._empty(name, 2 * self._n)
-                new[: self._n] = old
+                self._buffers[name] = np.concatenate([old, np.empty_like(old)])
         cells: dict[str, object] = {"number": number, "x": x, "seconds": seconds, "partial": partial}
         if checkpoint is None:
-            cells |= {"loss": np.nan, "values": np.nan, "violation": np.nan, "failed": True, "step": 0, "noise": np.nan}
-            cells["folds"] = 0
+            cells |= dict.fromkeys(("loss", "values", "violation", "noise"), np.nan)
+            cells |= {"failed": True, "step": 0, "folds": 0}
             self._means.append(np.nan, 0, {})
         else:
-            amount = feasibility.known(self._problem, checkpoint)
+            amount, sign = feasibility.known(self._problem, checkpoint), self._problem.objective.sign
             cells |= {
-                "loss": self._problem.objective.sign * checkpoint.objective,
+                "loss": sign * checkpoint.objective,
                 "values": self._values(checkpoint, amount),
                 "violation": np.nan if amount is None else amount,
                 "failed": False,
@@ -210,7 +200,6 @@ class Columns:
                 "noise": np.nan if checkpoint.noise is None else checkpoint.noise,
                 "folds": checkpoint.folds,
             }
-            sign = self._problem.objective.sign
             before = {} if checkpoint.provisional else {k: sign * mean for k, mean in (some or {}).items()}
             self._means.append(sign * checkpoint.objective, checkpoint.of, before)
             self._by_fold = self._by_fold or checkpoint.provisional
@@ -220,14 +209,14 @@ class Columns:
 
     @staticmethod
     def _values(checkpoint: Checkpoint, violation: float | None) -> list[float]:
-        """What is known of the limits: by some folds only that they are broken, else what was stopped looks allowed."""
+        """The constraints' metrics, NaN if not known; while folds are missing, only a violation counts as known."""
         if checkpoint.provisional and not violation:
             return [np.nan] * len(checkpoint.values)
         return [np.nan if value is None else value for value in checkpoint.values]
 
     def snapshot(self, pending: Sequence[NDArray[np.float64]]) -> History:
-        """The rows so far, as views that nobody can write through."""
-        views = {name: self._buffers[name][: self._n] for name in self._names}
+        """The rows so far, as read-only views."""
+        views = {name: buffer[: self._n] for name, buffer in self._buffers.items()}
         views["pending"] = np.array(pending, np.float64).reshape(len(pending), len(self._space))
         for view in views.values():
             view.flags.writeable = False

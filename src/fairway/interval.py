@@ -1,14 +1,14 @@
-"""How often a constraint is worth its price: the expected trial cost and Theorem 1 of ACE (sections 3.2 and 3.3).
+"""How often to check a constraint: the expected cost of a trial and Theorem 1 of ACE (sections 3.2 and 3.3).
 
 | here | paper | |
 | --- | --- | --- |
-| interval | beta | a constraint is checked every so many training iterations |
-| cost_ratio | r = C1 / C2 | price of one check over the price of one iteration |
-| stop_probability | p | chance that a check ends the trial |
+| interval | beta | training iterations between checks |
+| cost_ratio | r = C1 / C2 | cost of one check over the cost of one iteration |
+| stop_probability | p | probability that a check ends the trial |
 | total_steps | T | iterations of a whole trial |
 
-Costs are in units of C2, one iteration. With q = 1 - p, everything below is built from (1 - q^z) / p, which is the
-expected number of checks until a trial is stopped or has had z of them.
+Costs are in units of C2, one iteration. With q = 1 - p, (1 - q^z) / p is the expected number of checks until a trial is
+stopped or has had z of them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import math
 from fairway.checks import fraction, is_finite, is_number
 from fairway.errors import UsageError
 
-_CANCELS = 1e-4  # below this p T the closed form has lost more digits than the series leaves out
+_CANCELS = 1e-4  # below this p T, cancellation in the closed form exceeds the truncation error of the series
 
 
 def expected_cost(
     interval: float, total_steps: float, *, cost_ratio: float, stop_probability: float, relaxed: bool = False
 ) -> float:
-    """The expected cost of a trial by Eq. (1); with `relaxed` by Eq. (2), which lets T / beta be any number.
+    """The expected cost of a trial by Eq. (1), or with `relaxed` by Eq. (2), where T / beta may be fractional.
 
     >>> from fairway.interval import expected_cost
     >>> expected_cost(4, 16, cost_ratio=8.0, stop_probability=0.5)
@@ -35,7 +35,7 @@ def expected_cost(
     r, p, total, beta = cost_ratio, stop_probability, total_steps, interval
     _check(r, p, total)
     if not is_finite(r):
-        raise UsageError("cost_ratio=inf: an expected cost needs a finite price")
+        raise UsageError("cost_ratio=inf: a finite number is expected")
     if not 1 <= beta <= total:
         raise UsageError(f"interval={interval}: a number from 1 to total_steps={total_steps} is expected")
     if relaxed:
@@ -47,7 +47,7 @@ def expected_cost(
 
 
 def threshold(stop_probability: float, total_steps: float) -> float:
-    """The cost ratio at which Theorem 1 is indifferent: (pT + q^T - 1) / (q - q^T).
+    """The cost ratio at which both intervals of Theorem 1 cost the same: (pT + q^T - 1) / (q - q^T).
 
     >>> from fairway.interval import threshold
     >>> round(threshold(0.5, 16), 2)
@@ -68,7 +68,7 @@ def threshold(stop_probability: float, total_steps: float) -> float:
 
 
 def best_interval(cost_ratio: float, stop_probability: float, total_steps: int) -> int:
-    """The cheapest interval by Theorem 1: always one of the two ends, 1 or `total_steps`.
+    """The cheapest interval by Theorem 1: always either 1 or `total_steps`.
 
     >>> from fairway.interval import best_interval
     >>> best_interval(20, 0.5, 21), best_interval(20, 0.5, 22)

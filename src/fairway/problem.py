@@ -1,7 +1,8 @@
-"""What is asked for: one objective and any number of limits, each a metric with a direction.
+"""What a study optimises: one objective and any number of constraints.
 
-Inside fairway an objective is always a loss (lower is better) and a constraint an overrun (positive is violated); what
-turns one into the other are the two signs defined here.
+A *constraint* is what the user declares, `AtMost("eod", 0.1)`; its *limit* is the number, 0.1. Inside fairway an
+objective is always a loss (lower is better) and a constraint an excess over the limit (positive is violated); the two
+signs defined here convert them.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from fairway.errors import UsageError
 
 @dataclass(frozen=True)
 class Objective:
-    """The metric to optimise; `Minimize` and `Maximize` are the kinds.
+    """The metric to optimise: the base of `Minimize` and `Maximize`.
 
-    `best` is a value that cannot be surpassed, if there is one: 1.0 for an accuracy. `GP` and the terminators that
-    model the objective then look at what is left to gain by orders of magnitude.
+    `best` is the best possible value, if there is one: 1.0 for an accuracy. `GP` and the terminators that model the
+    objective then work with the distance to it, which a log transform can resolve.
     """
 
     metric: str
@@ -36,7 +37,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class Minimize(Objective):
-    """The smaller this metric, the better; `best` is a value that it cannot fall below, if there is one.
+    """An objective to minimise; `best` is a lower bound of the metric, if there is one.
 
     >>> import fairway as fw
     >>> fw.Minimize("loss")
@@ -48,7 +49,7 @@ class Minimize(Objective):
 
 @dataclass(frozen=True)
 class Maximize(Objective):
-    """The larger this metric, the better; `best` is a value that it cannot exceed, if there is one.
+    """An objective to maximise; `best` is an upper bound of the metric, if there is one.
 
     >>> import fairway as fw
     >>> fw.Maximize("auc", best=1.0)
@@ -60,17 +61,17 @@ class Maximize(Objective):
 
 @dataclass(frozen=True)
 class Constraint:
-    """A limit on a metric; `AtMost` and `AtLeast` are the kinds.
+    """A metric and its limit, `threshold`: the base of `AtMost` and `AtLeast`.
 
-    `scale` is the unit in which violation is counted when there are several: by default |threshold|, or 1 where that
-    is 0. It is fixed for a study's life, so that what was ranked stays ranked.
+    `scale` is the unit in which the violations of several constraints are added up: by default |threshold|, or 1 if
+    that is 0. It stays fixed during a study, so that ranks never change.
     """
 
     metric: str
     threshold: float
     scale: float | None = None
-    sign: ClassVar[float]  # sign * (value - threshold) is positive where the limit is broken
-    breach: ClassVar[str]  # how a value that breaks the limit compares with the threshold, for people
+    sign: ClassVar[float]  # sign * (value - threshold) > 0 if the constraint is violated
+    breach: ClassVar[str]  # the comparison that a violating value satisfies, for messages
 
     def __post_init__(self) -> None:
         _check_metric(self, self.metric)
@@ -86,13 +87,13 @@ class Constraint:
 
     @cached_property
     def unit(self) -> float:
-        """How far beyond the threshold counts as a violation of 1."""
+        """The excess over the limit that counts as a violation of 1."""
         return self.scale or abs(self.threshold) or 1.0
 
 
 @dataclass(frozen=True)
 class AtMost(Constraint):
-    """The metric must be the threshold or less.
+    """The constraint that a metric is at most `threshold`.
 
     >>> import fairway as fw
     >>> fw.AtMost("eod", 0.25)
@@ -105,7 +106,7 @@ class AtMost(Constraint):
 
 @dataclass(frozen=True)
 class AtLeast(Constraint):
-    """The metric must be the threshold or more.
+    """The constraint that a metric is at least `threshold`.
 
     >>> import fairway as fw
     >>> fw.AtLeast("recall", 0.9).unit
@@ -118,7 +119,7 @@ class AtLeast(Constraint):
 
 @dataclass(frozen=True)
 class Problem:
-    """An objective and its constraints: all that a stopper knows of a study.
+    """An objective and its constraints: all that a stopper knows about a study.
 
     >>> import fairway as fw
     >>> fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25)]).metrics
@@ -141,27 +142,27 @@ class Problem:
         object.__setattr__(self, "constraints", constraints)
         for i, metric in enumerate(self.metrics):
             if metric in self.metrics[:i]:
-                raise UsageError(f"two metrics are called {metric!r}: each needs a name of its own")
+                raise UsageError(f"two metrics are named {metric!r}: a different name for each is expected")
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The objective's name, then the constraints'."""
+        """The name of the objective's metric, then those of the constraints."""
         return (self.objective.metric, *(constraint.metric for constraint in self.constraints))
 
 
 def _as_float(owner: object, *names: str) -> None:
-    """Numbers of other kinds, which JSON does not know, as floats."""
+    """Convert numbers of other types, which JSON cannot hold, to floats."""
     for name in names:
         value = getattr(owner, name)
         if value is not None and type(value) not in (int, float):
             object.__setattr__(owner, name, float(value))
 
 
-_TAKEN = ("step", "checkpoint", "failed")  # arguments of report and tell
+_RESERVED = ("step", "checkpoint", "failed")  # arguments of report and tell
 
 
 def _check_metric(owner: object, metric: object) -> None:
     if not isinstance(metric, str) or not metric:
         raise UsageError(f"{type(owner).__name__}({metric!r}): the name of a metric is expected")
-    if metric in _TAKEN:
-        raise UsageError(f"{type(owner).__name__}({metric!r}): the name is taken by an argument of report or tell")
+    if metric in _RESERVED:
+        raise UsageError(f"{type(owner).__name__}({metric!r}): the name is reserved for an argument of report or tell")

@@ -1,4 +1,4 @@
-"""A study that is defined in a file, for `fairway run`: the file is loaded, and what it names is found."""
+"""Loads a study and its function from a Python file, for `fairway run`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _FUNCTIONS = ("train", "objective", "evaluate")
 
 
 def load(target: str, function: str | None = None) -> tuple[Study, Callable[[Trial], Any]]:
-    """The study and the function to optimise in "file.py" or "file.py:study".
+    """The study and the function to optimise in "file.py" or "file.py:name".
 
-    `study` is a `Study`, or a function that makes one. The function is the one named, or the first of `train`,
-    `objective` and `evaluate` that is there. Code below `if __name__ == "__main__":` does not run.
+    The name, by default `study`, is that of a `Study` or of a function that returns one. The function to optimise is
+    the one given, or the first of `train`, `objective` and `evaluate` in the file. Code below
+    `if __name__ == "__main__":` does not run.
     """
     path, _, name = target.partition(":")
     module = _module(Path(path))
@@ -50,7 +51,7 @@ def _module(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise UsageError(f"{path}: a Python file is expected")
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent.resolve()))  # as when the file is run
+    sys.path.insert(0, str(path.parent.resolve()))  # as Python does when it runs the file
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -58,7 +59,7 @@ def _module(path: Path) -> ModuleType:
         last = traceback.extract_tb(error.__traceback__)[-1]
         line = error.lineno if isinstance(error, SyntaxError) else last.lineno
         raise UsageError(f"{path} could not be loaded: {describe(error)} ({last.filename}, line {line})") from error
-    cloudpickle.register_pickle_by_value(module)  # worker processes do not know it
+    cloudpickle.register_pickle_by_value(module)  # worker processes cannot import it
     return module
 
 
@@ -66,6 +67,6 @@ def _attribute(module: ModuleType, name: str, path: str) -> Any:
     try:
         return getattr(module, name)
     except AttributeError:
-        there = [each for each, value in vars(module).items() if isinstance(value, Study)]
-        hint = f"; it has {', '.join(there)}" if there else ""
+        studies = [each for each, value in vars(module).items() if isinstance(value, Study)]
+        hint = f"; it has {', '.join(studies)}" if studies else ""
         raise UsageError(f"{path} has no {name!r}{hint}") from None

@@ -1,4 +1,4 @@
-"""One seeded stream for each (study, trial, purpose): no draw depends on what another part drew before."""
+"""One random stream per (study, trial, purpose), so that no draw depends on another part's draws."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _sequence(study_seed: int, number: int, purpose: str) -> np.random.SeedSeque
 
 
 def stream(study_seed: int, number: int, purpose: str) -> np.random.Generator:
-    """The generator of one trial for one purpose, the same on every machine.
+    """The generator for one trial and one purpose, the same on every machine.
 
     >>> float(stream(0, 3, "sampler").random()) == float(stream(0, 3, "sampler").random())
     True
@@ -21,10 +21,10 @@ def stream(study_seed: int, number: int, purpose: str) -> np.random.Generator:
 
 
 def trial_seed(study_seed: int, number: int) -> int:
-    """A 31-bit seed that a trial hands to its own training code."""
+    """A 31-bit seed for a trial's own training code."""
     return int(_sequence(study_seed, number, "trial").generate_state(1)[0]) >> 1
 
 
 def fresh_seed() -> int:
-    """A seed from the operating system's entropy, short enough to type again."""
+    """A seed from the operating system's entropy, short enough to retype."""
     return int(np.random.SeedSequence().generate_state(1)[0])

@@ -1,9 +1,9 @@
 """The search space: named parameters, the conditions between them, and the unit cube in which samplers work.
 
-Each parameter owns one coordinate of the cube. Numbers are laid out linearly or on a log scale; integers, stepped
-floats and choices own cells of equal width (on their scale), so a uniform draw of the cube is a fair draw of them.
-A float is decoded to ten significant digits: coarse enough that decode(encode(value)) gives back, bit for bit, every
-value the space can propose, fine enough that no model could tell the difference.
+Each parameter has one coordinate. Floats are mapped linearly or on a log scale; integers, stepped floats and choices
+have cells of equal width on their scale, so a uniform draw from the cube is a uniform draw of them. A float is decoded
+to ten significant digits: coarse enough that decode(encode(value)) returns every proposed value bit for bit, and fine
+enough that no model can tell the difference.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from fairway.checks import is_finite, is_number
 from fairway.errors import UsageError
 
 Value: TypeAlias = bool | int | float | str | None
-"""What a parameter may be: a JSON scalar."""
+"""The type of a parameter's value: a JSON scalar."""
 
 _DIGITS = 10
-_NARROWEST = 1e-9  # of the magnitude: below it the digits of a double run out
-_LARGEST = 1e300  # beyond it rounding may overflow
-_MAX_CELLS = 2**50  # beyond it a double cannot tell neighbouring cells apart
-_MAX_LOG_INT = 2**40  # beyond it exp(log(k)) may miss k
+_NARROWEST = 1e-9  # width over magnitude; in a narrower range a double has too few digits
+_LARGEST = 1e300  # above it rounding may overflow
+_MAX_CELLS = 2**50  # with more, a double cannot distinguish neighbouring cells
+_MAX_LOG_INT = 2**40  # above it exp(log(k)) may round to another integer
 
 
 @dataclass(frozen=True)
 class Parameter(ABC):
-    """One coordinate of the search space; `Float`, `Int` and `Choice` are the kinds."""
+    """One coordinate of the search space: the base of `Float`, `Int` and `Choice`."""
 
     @property
     @abstractmethod
     def when(self) -> Mapping[str, Value | Sequence[Value]] | None:
-        """The values of other parameters under which this one exists; None: always."""
+        """The values of other parameters for which this one is active; None if it always is."""
 
     @abstractmethod
     def check(self, value: object) -> Value:
-        """The canonical form of a value, or a `UsageError` that says what is allowed."""
+        """The value in canonical form; raises a `UsageError` that says what is allowed."""
 
     @abstractmethod
     def encode(self, value: Any) -> float:
-        """A checked value as a coordinate in [0, 1]."""
+        """The coordinate in [0, 1] of a checked value."""
 
     @abstractmethod
     def decode(self, u: float) -> Value:
@@ -55,23 +55,23 @@ class Parameter(ABC):
     @property
     @abstractmethod
     def size(self) -> float:
-        """How many distinct values there are; infinity for a continuous one."""
+        """The number of distinct values; infinity if continuous."""
 
     def snap(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Coordinates moved to the middle of the cell that they fall into; a continuous one keeps them."""
+        """Coordinates moved to the middle of their cells; unchanged if continuous."""
         if math.isinf(self.size):
             return np.clip(u, 0.0, 1.0)
         cells = int(self.size)
         return np.asarray((np.clip(np.floor(u * cells), 0, cells - 1) + 0.5) / cells)
 
     def edges(self) -> NDArray[np.float64]:
-        """The boundaries of its cells, from 0 to 1."""
+        """The boundaries of the cells, from 0 to 1."""
         return np.linspace(0.0, 1.0, int(self.size) + 1)
 
 
 @dataclass(frozen=True)
 class Float(Parameter):
-    """A real number between `low` and `high`, both included; on a log scale or on a grid of `step` if asked.
+    """A real number from `low` to `high`, optionally on a log scale or in multiples of `step` above `low`.
 
     >>> import fairway as fw
     >>> fw.Float(0.001, 1.0, log=True).decode(0.5)
@@ -147,7 +147,7 @@ class Float(Parameter):
         return min(max(x, self.low), self.high)
 
     def _at(self, cell: int) -> float:
-        """The value of a cell of the grid, free of the binary dust of low + k * step."""
+        """The value of a cell of the grid: low + cell * step without its rounding error."""
         assert self.step is not None
         x = round(self.low + cell * self.step, 12 - math.floor(math.log10(self.step)))
         return min(max(x, self.low), self.high)
@@ -155,7 +155,7 @@ class Float(Parameter):
 
 @dataclass(frozen=True)
 class Int(Parameter):
-    """A whole number between `low` and `high`, both included; on a log scale or in multiples of `step` if asked.
+    """A whole number from `low` to `high`, optionally on a log scale or in multiples of `step` above `low`.
 
     >>> import fairway as fw
     >>> fw.Int(4, 2048, log=True).decode(0.5)
@@ -184,7 +184,7 @@ class Int(Parameter):
 
     @property
     def _log_edges(self) -> tuple[float, float]:
-        """The outer edges of the first and last cell: k owns log(k - 1/2) to log(k + 1/2)."""
+        """The outer edges of the first and last cell; that of k goes from log(k - 1/2) to log(k + 1/2)."""
         return math.log(self.low - 0.5), math.log(self.high + 0.5)
 
     def check(self, value: object) -> int:
@@ -223,7 +223,7 @@ class Int(Parameter):
 
 @dataclass(frozen=True)
 class Choice(Parameter):
-    """One of several JSON scalars; `ordered=True` tells samplers that neighbours in the list are alike.
+    """One of several JSON scalars; `ordered=True` tells samplers that neighbouring options are similar.
 
     >>> import fairway as fw
     >>> fw.Choice(["gbdt", "dart"]).decode(0.7)
@@ -268,7 +268,7 @@ class Choice(Parameter):
 
 
 class Space(Mapping[str, Parameter]):
-    """The parameters by name: checks configurations and moves them to the unit cube and back.
+    """Parameters by name: checks configurations and maps them to the unit cube and back.
 
     A parameter whose `when` does not hold is inactive: absent from the configuration, NaN in the cube.
 
@@ -286,7 +286,7 @@ class Space(Mapping[str, Parameter]):
             raise UsageError(f"Space({parameters!r}): a dict of at least one named parameter is expected")
         for name, parameter in parameters.items():
             if not isinstance(name, str) or not name:
-                raise UsageError(f"Space: the name {name!r} is no text")
+                raise UsageError(f"Space: the name {name!r}: a non-empty string is expected")
             if not isinstance(parameter, Parameter):
                 raise UsageError(f"Space: {name}={parameter!r}: a Float, Int or Choice is expected")
         self._parameters = dict(parameters)
@@ -308,13 +308,13 @@ class Space(Mapping[str, Parameter]):
 
     @property
     def size(self) -> float:
-        """How many configurations exist, not counting that conditions make some of them the same; maybe infinity."""
+        """The number of configurations if all parameters were always active; infinity if one is continuous."""
         return math.prod(parameter.size for parameter in self.values())
 
     def check(self, params: Mapping[str, object]) -> dict[str, Value]:
-        """The configuration in canonical form and order, or a `UsageError` that names what is wrong with it."""
+        """The configuration in canonical form and order; raises a `UsageError` that says what is wrong."""
         if not isinstance(params, Mapping):
-            raise UsageError(f"{params!r}: a configuration is a dict of parameters by name")
+            raise UsageError(f"{params!r}: a dict of parameters by name is expected")
         unknown = [name for name in params if name not in self._parameters]
         if unknown:
             raise UsageError(f"unknown parameter {unknown[0]!r}: the space has {_shortened(self.names)}")
@@ -324,7 +324,7 @@ class Space(Mapping[str, Parameter]):
             if active and name not in params:
                 raise UsageError(f"parameter {name!r} is missing")
             if not active and name in params:
-                raise UsageError(f"parameter {name!r} is only there when {dict(self._parameters[name].when or {})!r}")
+                raise UsageError(f"parameter {name!r} is active only when {dict(self._parameters[name].when or {})!r}")
             if active:
                 try:
                     checked[name] = self._parameters[name].check(params[name])
@@ -333,7 +333,7 @@ class Space(Mapping[str, Parameter]):
         return {name: checked[name] for name in self.names if name in checked}
 
     def encode(self, params: Mapping[str, object]) -> NDArray[np.float64]:
-        """The configuration as a point of the unit cube, shape (d,); NaN for what is inactive."""
+        """The configuration as a point of the unit cube, shape (d,); NaN where inactive."""
         checked = self.check(params)
         x = np.full(len(self), np.nan)
         for i, name in enumerate(self.names):
@@ -356,7 +356,7 @@ class Space(Mapping[str, Parameter]):
         return {name: decoded[name] for name in self.names if name in decoded}
 
     def snap(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Points of the cube (k, d) as `encode` would give them: cells by their middle, NaN for what is inactive."""
+        """Points (k, d) as `encode` would return them: the middle of each cell, NaN where inactive."""
         place = {name: i for i, name in enumerate(self.names)}
         snapped = np.column_stack([self._parameters[name].snap(x[:, i]) for name, i in place.items()])
         for name in self._parents_first:
@@ -367,12 +367,12 @@ class Space(Mapping[str, Parameter]):
         return snapped
 
     def fingerprints(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A number for each of some encoded points (k, d), the same for the same configuration: (k,)."""
+        """A number for each encoded point (k, d), equal for equal configurations: (k,)."""
         weights = np.sqrt(np.arange(2.0, len(self) + 2.0))
         return np.asarray(np.round(np.nan_to_num(x, nan=-1.0) @ weights, 9))
 
     def grid(self, most: int) -> NDArray[np.float64] | None:
-        """Every configuration (k, d), if there are at most so many."""
+        """Every configuration (k, d); None if `size` exceeds `most`."""
         if self.size > most:
             return None
         axes = [(edges[:-1] + edges[1:]) / 2 for edges in (parameter.edges() for parameter in self.values())]
@@ -393,15 +393,15 @@ class Space(Mapping[str, Parameter]):
             raise UsageError(f"{name!r}: when={when!r}: a dict such as {{'other': value or list}} is expected")
         for parent, allowed in (when or {}).items():
             if parent not in self._parameters:
-                raise UsageError(f"{name!r}: when names {parent!r}, which is no parameter of this space")
+                raise UsageError(f"{name!r}: when names {parent!r}, which is not a parameter of this space")
             several = isinstance(allowed, Collection) and not isinstance(allowed, str)
             values: Collection[object] = allowed if several else [allowed]  # type: ignore[assignment]
             if not values:
-                raise UsageError(f"{name!r}: when allows {parent!r} no value at all, so it could never be there")
+                raise UsageError(f"{name!r}: when={{{parent!r}: {allowed!r}}}: at least one value is expected")
             try:
                 condition[parent] = frozenset(_identity(self._parameters[parent].check(value)) for value in values)
             except UsageError as error:
-                raise UsageError(f"{name!r}: when asks {parent!r} for {error}") from None
+                raise UsageError(f"{name!r}: condition on {parent!r}: {error}") from None
         return condition
 
     def _sorted_by_condition(self) -> tuple[str, ...]:
@@ -410,7 +410,7 @@ class Space(Mapping[str, Parameter]):
         while left:
             ready = [name for name in left if all(parent in order for parent in self._conditions[name])]
             if not ready:
-                raise UsageError(f"the conditions of {_shortened(tuple(left))} wait for each other; break the cycle")
+                raise UsageError(f"the conditions of {_shortened(tuple(left))} form a cycle; remove one of them")
             for name in ready:
                 order.append(name)
                 del left[name]
@@ -418,19 +418,19 @@ class Space(Mapping[str, Parameter]):
 
 
 def _identity(value: object) -> tuple[type, object]:
-    """True, 1 and 1.0 are equal in Python but three different options."""
+    """A key by which True, 1 and 1.0, equal in Python, are three different options."""
     return (type(value), value)
 
 
 def _as_whole(value: object) -> int | None:
-    """The integer that a number stands for, 5.0 included; None if it stands for none."""
+    """A whole number, such as 5 or 5.0, as an int; None for anything else."""
     if not is_number(value) or not float(value).is_integer():  # type: ignore[arg-type]
         return None
     return int(value)  # type: ignore[call-overload,no-any-return]
 
 
 def _plain(value: object) -> Value:
-    """A JSON scalar as one of Python's own types: numpy's scalars and enumerations of text or numbers are converted."""
+    """A JSON scalar as one of Python's own types; converts numpy's scalars and enumerations of strings or numbers."""
     if isinstance(value, np.generic):
         value = value.item()
     for kind in (bool, int, float, str):
@@ -439,9 +439,9 @@ def _plain(value: object) -> Value:
             break
     else:
         if value is not None:
-            raise UsageError(f"Choice: {value!r} is no JSON scalar; choose between names and look the object up")
+            raise UsageError(f"Choice: {value!r}: a JSON scalar is expected; use names and look the objects up by name")
     if isinstance(value, float) and not math.isfinite(value):
-        raise UsageError(f"Choice: {value!r} has no place in JSON; choose between names and look the number up")
+        raise UsageError(f"Choice: {value!r}: JSON has no such number; use names and look the numbers up by name")
     return value
 
 
@@ -459,14 +459,16 @@ def _shortened(values: Sequence[object], most: int = 8) -> str:
 
 
 def _bounds(parameter: Float | Int, kind: type[Any]) -> tuple[Any, Any]:
-    """Checks `low`, `high` and `log`, and returns the bounds."""
+    """The bounds, after checking `low`, `high` and `log`."""
     low, high, what = parameter.low, parameter.high, "whole" if kind is Integral else "finite"
     for bound in (low, high):
         if not isinstance(bound, kind) or not is_finite(bound):
             raise UsageError(f"{_name(parameter)}: bounds must be {what} numbers, not {bound!r}")
     if low >= high:
         hint = (
-            f"did you mean {type(parameter).__name__}({high}, {low})?" if low > high else "a constant is no parameter"
+            f"did you mean {type(parameter).__name__}({high}, {low})?"
+            if low > high
+            else "a constant is not a parameter"
         )
         raise UsageError(f"{_name(parameter)}: low must be below high; {hint}")
     if parameter.log and low <= 0:
@@ -479,12 +481,12 @@ def _check_step(parameter: Float | Int, kind: type[Any]) -> None:
     if not isinstance(step, kind) or not is_finite(step) or not step > 0:
         raise UsageError(f"{_name(parameter)}: step={step!r}: a positive number is expected")
     if parameter.log and not (kind is Integral and step == 1):
-        raise UsageError(f"{_name(parameter)}: log=True and step={step} exclude each other")
+        raise UsageError(f"{_name(parameter)}: log=True and step={step} cannot be combined")
     cells = (parameter.high - parameter.low) / step
     if cells > _MAX_CELLS:
         raise UsageError(f"{_name(parameter)}: too wide to be exact; use Float(...) and round it yourself")
     if round(cells) < 1 or abs(cells - round(cells)) > 1e-6 * max(1.0, cells * 1e-3):
         nearest = parameter.low + max(1, math.floor(cells)) * step
         raise UsageError(
-            f"{_name(parameter)}: the range is no multiple of step={step}; did you mean high={nearest:.12g}?"
+            f"{_name(parameter)}: the range is not a multiple of step={step}; did you mean high={nearest:.12g}?"
         )

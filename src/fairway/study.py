@@ -1,18 +1,20 @@
-"""A study as its user sees it: what it is asked, told and knows. The work is its owner's (`owner.py`)."""
+"""A study as its user sees it: what it is asked, told and knows. The work is its owner's (`engine/owner.py`)."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from fairway.checks import whole
 from fairway.engine.events import Enqueued, Status
 from fairway.engine.identity import Identity
+from fairway.engine.log import Log
+from fairway.engine.measurement import Given
 from fairway.engine.owner import Owner
-from fairway.engine.record import TrialRecord
-from fairway.engine.trial import Given, Trial
+from fairway.engine.record import Best, TrialRecord
+from fairway.engine.trial import Trial
 from fairway.errors import MissingDependency, UsageError
 from fairway.history import History
 from fairway.problem import Constraint, Objective, Problem
@@ -24,7 +26,6 @@ from fairway.seeds import trial_seed
 from fairway.space import Parameter, Space, Value
 from fairway.stoppers.pilot import Pilot
 from fairway.stoppers.stopper import Stopper
-from fairway.storage.log import Log
 from fairway.storage.memory import MemoryLog
 from fairway.terminators.terminator import Terminator, Verdict
 
@@ -32,22 +33,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 logger = logging.getLogger("fairway")
-
-
-class Best(NamedTuple):
-    """A checkpoint of a trial: `study.best` is the best feasible one.
-
-    >>> import fairway as fw
-    >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=7)
-    >>> study.optimize(lambda trial: trial.params["x"] ** 2, trials=3)
-    >>> study.best.number, study.best.params
-    (1, {'x': 0.0261884112})
-    """
-
-    number: int
-    step: int
-    params: Mapping[str, Value]
-    metrics: Mapping[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -109,13 +94,13 @@ class Study:
         self.log: Log = _open(storage, name)
         seed = None if seed is None else whole(seed, "seed", least=0)
         identity = Identity(self.space, self.problem, seed, self.sampler, self.stopper, self.terminator)
-        self._owner = Owner(identity, self.log)
-        self.seed = self._owner.seed
+        self.owner = Owner(identity, self.log)
+        self.seed = self.owner.seed
 
     def __repr__(self) -> str:
         best, objective = self.best, self.problem.objective.metric
         found = "none" if best is None else f"{objective} {best.metrics[objective]:.4g}"
-        return f"Study(trials={len(self._owner.ledger.courses)}, best={found}, seed={self.seed})"
+        return f"Study(trials={len(self.owner.ledger.courses)}, best={found}, seed={self.seed})"
 
     # What a user does
 
@@ -126,8 +111,8 @@ class Study:
     def ask(self, n: int | None = None) -> Trial | list[Trial]:
         """Begin a trial, or a list of n; each must be told later."""
         if n is None:
-            return self._owner.ask()
-        return [self._owner.ask() for _ in range(whole(n, "n"))]
+            return self.owner.ask()
+        return [self.owner.ask() for _ in range(whole(n, "n"))]
 
     def tell(
         self, trial: Trial, metrics: Mapping[str, Given] | None = None, /, *, failed: str | None = None, **named: Given
@@ -140,29 +125,28 @@ class Study:
             raise UsageError(f"tell({trial!r}): the Trial that ask() returned is expected")
         if trial.status != "running":
             raise UsageError(f"trial {trial.number} was told already ({trial.status}); a trial is told once")
-        if self._owner.running.get(trial.number) is not trial:
+        if self.owner.running.get(trial.number) is not trial:
             raise UsageError(f"trial {trial.number} belongs to another study; tell it there")
-        if trial._paying:
-            trial._refuse()
+        trial.driver.refuse_in_check()
         if failed is not None:
             if metrics or named:
                 raise UsageError(f"trial {trial.number}: tell it either metrics or failed={failed!r}, not both")
-            self._owner.close(trial, "failed", str(failed))
+            self.owner.close(trial, "failed", str(failed))
             return False
-        before = self._owner.referee.incumbent
-        status, reason = trial._end(metrics, **named)
-        if not self._owner.close(trial, status, reason):
-            why = self._owner.ledger.courses[trial.number].reason
+        before = self.owner.referee.incumbent
+        status, reason = trial.driver.finish(metrics, **named)
+        if not self.owner.close(trial, status, reason):
+            why = self.owner.ledger.courses[trial.number].reason
             raise UsageError(f"trial {trial.number} was ended by another worker ({why}); its tell comes late")
-        after = self._owner.referee.incumbent
-        verdict = self._owner.judge() if status != "failed" else None
+        after = self.owner.referee.incumbent
+        verdict = self.owner.judge() if status != "failed" else None
         if verdict:
-            self._owner.end(verdict.reason)
+            self.owner.end(verdict.reason)
         return after is not None and after is not before and after.number == trial.number
 
     def enqueue(self, params: Mapping[str, Value]) -> None:
         """Run a known configuration before the sampler is asked again."""
-        self._owner.append(Enqueued(self.space.check(params)))
+        self.owner.journal.append(Enqueued(self.space.check(params)))
 
     def optimize(
         self,
@@ -199,7 +183,7 @@ class Study:
         node or to somebody more important costs its running trial.
         """
         optimize.run(
-            self,
+            self.owner,
             function,
             trials=trials,
             timeout=timeout,
@@ -242,35 +226,31 @@ class Study:
     @property
     def best(self) -> Best | None:
         """The best feasible checkpoint, or None while nothing feasible was measured."""
-        incumbent = self._owner.referee.incumbent
-        if incumbent is None:
-            return None
-        objective = self.problem.objective.sign * incumbent.loss
-        return self._best(incumbent.number, incumbent.step, objective, incumbent.values)
+        return self.owner.best
 
     @property
     def best_ignoring_limits(self) -> Best | None:
         """The checkpoint with the best objective, whether it may be shipped or not: what the limits cost."""
-        found = self._owner.ledger.best_ignoring_limits
+        found = self.owner.ledger.best_ignoring_limits
         if found is None:
             return None
         number, checkpoint = found
-        return self._best(number, checkpoint.step, checkpoint.objective, checkpoint.values)
+        return self.owner.named(number, checkpoint.step, checkpoint.objective, checkpoint.values)
 
     @property
     def trials(self) -> list[TrialRecord]:
         """Every trial so far, by number; what running ones report shows within a second or so."""
-        return [self._owner.ledger.record(number) for number in range(len(self._owner.ledger.courses))]
+        return [self.owner.ledger.record(number) for number in range(len(self.owner.ledger.courses))]
 
     @property
     def counts(self) -> dict[Status, int]:
         """How many trials are running, completed, stopped and failed."""
-        return {"running": len(self._owner.ledger.running), **self._owner.ledger.counts}
+        return self.owner.counts
 
     @property
     def costs(self) -> Costs:
         """The seconds spent and saved so far."""
-        referee = self._owner.referee
+        referee = self.owner.referee
         saved = sum(
             ns * saved // max(n, 1)
             for ns, n, saved in zip(referee.check_ns, referee.checks, referee.saved, strict=True)
@@ -279,7 +259,7 @@ class Study:
             training_seconds=referee.train_ns / 1e9,
             check_seconds=sum(referee.check_ns) / 1e9,
             checks=sum(referee.checks),
-            saved_training_seconds=self._owner.ledger.train_saved_ns / 1e9,
+            saved_training_seconds=self.owner.ledger.train_saved_ns / 1e9,
             saved_check_seconds=saved / 1e9,
             saved_checks=sum(referee.saved),
         )
@@ -287,31 +267,30 @@ class Study:
     @property
     def last_stop(self) -> str:
         """Which trial the stopper ended last, and why."""
-        return self._owner.ledger.last_stop
+        return self.owner.ledger.last_stop
 
     @property
     def last_failure(self) -> str:
         """Which trial failed last, and why."""
-        return self._owner.ledger.last_failure
+        return self.owner.ledger.last_failure
 
     @property
     def verdicts(self) -> list[tuple[int, Verdict]]:
         """What the terminator said, with the number of trials that had finished by then."""
         return [
             (said.finished, Verdict(said.stop, said.reason, said.value, said.threshold))
-            for said in self._owner.ledger.verdicts
+            for said in self.owner.ledger.verdicts
         ]
 
     @property
     def ended(self) -> str | None:
         """Why the last run ended; None while the study is going on."""
-        return self._owner.ledger.ended
+        return self.owner.ledger.ended
 
     @property
     def history(self) -> History:
         """The read-only columns that samplers see."""
-        with self._owner.lock:
-            return self._owner.ledger.history()
+        return self.owner.history()
 
     def to_frame(self) -> pd.DataFrame:
         """Every trial as a row of a pandas table: parameters, the metrics that stand for it, status and costs."""
@@ -321,10 +300,6 @@ class Study:
             raise MissingDependency("to_frame needs pandas: pip install pandas") from None
         rows = [record.row(self.space, self.problem) for record in self.trials]
         return pd.DataFrame(rows).set_index("number") if rows else pd.DataFrame()
-
-    def _best(self, number: int, step: int, objective: float, values: Sequence[float | None]) -> Best:
-        metrics = dict(zip(self.problem.metrics, (objective, *values), strict=True))
-        return Best(number, step, dict(self._owner.ledger.courses[number].params), metrics)
 
 
 def _open(storage: str | Log | None, name: str) -> Log:

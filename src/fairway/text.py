@@ -1,10 +1,26 @@
-"""Text that came from elsewhere, on its way to a terminal."""
+"""Words for people: texts that came from elsewhere, numbers, durations, limits and goals."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fairway.problem import Constraint, Problem
+
+_NAME = 60  # letters of a name within a sentence
+_UNITS = (  # used from so many seconds on, seconds in one, its name, its short name
+    (172_800.0, 86_400.0, "days", "days"),
+    (7200.0, 3600.0, "hours", "h"),
+    (120.0, 60.0, "minutes", "min"),
+    (1.0, 1.0, "seconds", "s"),
+    (1e-3, 1e-3, "milliseconds", "ms"),
+    (5e-324, 1e-6, "microseconds", "µs"),
+    (0.0, 1e-3, "milliseconds", "ms"),
+)
+
 
 def shown(text: object, most: int = 300) -> str:
-    r"""What could move a cursor or change colours is spelled out, what is endless is cut.
+    r"""A text that cannot move a cursor or change colours, cut to a length.
 
     >>> shown("red: " + chr(27) + "[31m")
     'red: \\x1b[31m'
@@ -12,3 +28,138 @@ def shown(text: object, most: int = 300) -> str:
     plain = str(text)
     plain = plain if len(plain) <= most else f"{plain[: most - 3]}..."
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in plain)
+
+
+def named(name: object) -> str:
+    """A name that came from elsewhere, as part of a sentence."""
+    return shown(name, _NAME)
+
+
+def counted(n: int, what: str) -> str:
+    """So many of something.
+
+    >>> counted(1, "trial"), counted(2000, "trial")
+    ('1 trial', '2,000 trials')
+    """
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def number(value: float) -> str:
+    """A number as a sentence shows it.
+
+    >>> number(0.87812), number(1234567.0), number(3.0), number(21000)
+    ('0.8781', '1,234,567', '3', '21,000')
+    """
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"  # noqa: PLR2004
+
+
+def beside(value: float, other: float) -> str:
+    """A number that is compared with another, with the digits that tell them apart.
+
+    >>> beside(0.2500001, 0.25)
+    '0.2500001'
+    """
+    if value == other or value != value:  # noqa: PLR0124 - NaN
+        return number(value)
+    digits = next((n for n in range(4, 17) if f"{value:.{n}g}" != f"{other:.{n}g}"), 17)
+    return number(value) if digits == 4 else f"{value:.{digits}g}"  # noqa: PLR2004
+
+
+def percent(share: float) -> str:
+    """A share in percent.
+
+    >>> percent(0.123), percent(0.0001), percent(1e9)
+    ('12%', '<1%', '>9,999%')
+    """
+    if 0.0 < share < 0.005 or 0.995 < share < 1.0:  # noqa: PLR2004
+        return "<1%" if share < 1.0 / 2.0 else ">99%"
+    return f"{share:.0%}" if share < 100.0 else ">9,999%"  # noqa: PLR2004
+
+
+def unit(longest: float) -> tuple[float, str]:
+    """The unit in which durations up to the longest are best read: its seconds and its name.
+
+    >>> unit(5000.0)
+    (60.0, 'minutes')
+    """
+    return next((size, name) for least, size, name, _ in _UNITS if longest >= least)
+
+
+def duration(seconds: float) -> str:
+    """A duration as people say it.
+
+    >>> [duration(s) for s in (0.0042, 3.21, 75.0, 5000.0, 1e6)]
+    ['4.2 ms', '3.2 s', '75 s', '83 min', '12 days']
+    """
+    size, short = next((size, short) for least, size, _, short in _UNITS if seconds >= least)
+    return f"{seconds / size:,.0f} {short}" if seconds / size >= 9.95 else f"{seconds / size:.2g} {short}"  # noqa: PLR2004
+
+
+def limit(constraint: Constraint) -> str:
+    """A constraint's limit as a formula.
+
+    >>> import fairway as fw
+    >>> limit(fw.AtMost("eod", 0.25)), bound(fw.AtMost("eod", 0.25))
+    ('≤ 0.25', 'at most 0.25')
+    """
+    return f"{'≤' if constraint.sign > 0 else '≥'} {constraint.threshold:g}"
+
+
+def bound(constraint: Constraint) -> str:
+    """A constraint's limit in words."""
+    return f"at {'most' if constraint.sign > 0 else 'least'} {constraint.threshold:g}"
+
+
+def goal(problem: Problem) -> str:
+    """What a study is asked for.
+
+    >>> import fairway as fw
+    >>> goal(fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25)]))
+    'maximize auc with eod ≤ 0.25'
+    """
+    limits = " and ".join(f"{named(constraint.metric)} {limit(constraint)}" for constraint in problem.constraints)
+    asked = f"{'maximize' if problem.objective.sign < 0 else 'minimize'} {named(problem.objective.metric)}"
+    return f"{asked} with {limits}" if limits else asked
+
+
+def measured(names: Iterable[str], values: Iterable[float | None]) -> str:
+    """Metrics and their values, without those that were not measured.
+
+    >>> measured(["auc", "eod", "ms"], [0.87812, None, 12.0])
+    'auc 0.8781, ms 12'
+    """
+    return ", ".join(f"{named(name)} {number(v)}" for name, v in zip(names, values, strict=True) if v is not None)
+
+
+def distance(constraint: Constraint, value: float | None) -> str:
+    """How far a value is from its limit, in a sentence.
+
+    >>> import fairway as fw
+    >>> distance(fw.AtMost("eod", 0.25), 0.31)
+    'eod 0.31 is 0.06 (24%) beyond its limit of at most 0.25.'
+    """
+    if value is None:
+        return f"{named(constraint.metric)} was not measured there."
+    what, where = (
+        f"{named(constraint.metric)} {beside(value, constraint.threshold)}",
+        f"its limit of {bound(constraint)}",
+    )
+    over = constraint.sign * (value - constraint.threshold)
+    if over == 0.0:
+        return f"{what} is exactly {where}."
+    if over != over:  # noqa: PLR0124 - NaN
+        return f"{what} counts as beyond {where}."
+    share = f" ({percent(abs(over / constraint.threshold))})" if constraint.threshold else ""
+    return f"{what} is {abs(over):.2g}{share} {'beyond' if over > 0 else 'within'} {where}."
+
+
+def params(given: Mapping[str, Any], most: int = 8) -> str:
+    """A configuration in a few words.
+
+    >>> params({"rate": 0.123456, "booster": "dart"})
+    'rate 0.1235, booster dart'
+    """
+    parts = [f"{named(name)} {number(v) if isinstance(v, float) else named(v)}" for name, v in given.items()]
+    return ", ".join(parts[:most]) + (f" and {len(parts) - most} more" if len(parts) > most else "")

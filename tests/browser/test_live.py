@@ -78,7 +78,7 @@ def test_a_new_trial_appears_within_two_seconds_of_its_end(browser, address, url
         told = time.time()
         delays.append(wait(browser, "window.seen") / 1000 - told)
     assert max(delays) < 2.0, delays
-    wait(browser, "document.getElementById('headline').textContent.includes('from trial 3')")
+    wait(browser, "document.getElementById('headline').textContent.includes('is trial 3:')")
     assert browser.find_element(By.ID, "state").text == "running"
     assert complaints(browser) == []
 
@@ -86,7 +86,7 @@ def test_a_new_trial_appears_within_two_seconds_of_its_end(browser, address, url
 def test_a_running_trial_grows_before_ones_eyes(browser, address, url):
     study = fw.Study(SPACE, fw.Minimize("loss"), storage=url, name="growing", seed=0)
     trial = study.ask()
-    study._owner.flush()
+    study.owner.journal.flush()
     browser.get(page(address, "growing", 0))
     wait(browser, "document.getElementById('charts-wait').textContent.includes('reported nothing yet')")
     for step in trial.steps(3):

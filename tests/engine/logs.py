@@ -42,12 +42,12 @@ def live(stopper, acts, owners=1, after=None):
         if trial is None or trial.status != "running":
             trial = slots[slot] = study.ask()
             trial.steps(6)
-        if trial.stopped or trial._last == 6 or what == "tell" and trial._last:
+        if trial.stopped or trial.last_step == 6 or what == "tell" and trial.last_step:
             study.tell(trial)
         elif what == "fail":
             study.tell(trial, failed="broken")
         elif lazy:
-            trial.report(auc=auc, eod=lambda _, v=eod: v, ms=lambda _, v=ms: v, checkpoint=trial._last + 1)
+            trial.report(auc=auc, eod=lambda _, v=eod: v, ms=lambda _, v=ms: v, checkpoint=trial.last_step + 1)
         else:
             trial.report(auc=auc, eod=eod)
         if after is not None:
@@ -65,9 +65,9 @@ def fingerprint(study):
     columns = [
         getattr(history, name).tolist() for name in ("number", "x", "loss", "values", "violation", "partial", "step")
     ]
-    referee = study._owner.referee
+    referee = study.owner.referee
     tallies = (referee.incumbent, referee.bar, referee.train_ns, referee.train_rows, referee.check_ns, referee.checks)
-    rest = (referee.violated, referee.saved, referee.check_rounds, study._owner.ledger.running.keys())
+    rest = (referee.violated, referee.saved, referee.check_rounds, study.owner.ledger.running.keys())
     return repr(
         (columns, study.best, study.best_ignoring_limits, study.trials, study.costs, study.counts, tallies, rest)
     )

@@ -72,7 +72,7 @@ def test_numbers_of_numpy_can_be_stored(tmp_path):
     ends = fw.any_of(
         fw.Plateau(np.int64(3)), fw.Target(np.float32(0.5)), fw.RegretBound(np.float64(0.1), start=np.int32(5))
     )
-    assert Identity.from_json(judged(ends, storage=url)._owner.identity.to_json()).terminator == ends
+    assert Identity.from_json(judged(ends, storage=url).owner.identity.to_json()).terminator == ends
 
 
 def test_a_class_of_ones_own_is_not_taken_for_ours():
@@ -82,7 +82,7 @@ def test_a_class_of_ones_own_is_not_taken_for_ours():
 
     study = judged(Plateau())
     study.optimize(parabola, trials=2)
-    assert Identity.from_json(study._owner.identity.to_json()).terminator is None
+    assert Identity.from_json(study.owner.identity.to_json()).terminator is None
     assert verify(study.log.read(0)).unchecked == 2
 
 

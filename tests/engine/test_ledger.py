@@ -74,7 +74,7 @@ def test_reports_of_a_trial_that_was_given_up_count_for_nothing(make_study):
 
 def test_a_still_ledger_does_not_move_with_the_one_it_was_taken_of(make_study):
     study = make_study()
-    ledger = study._owner.ledger
+    ledger = study.owner.ledger
     study.enqueue({"x": 0.25})
     study.tell(study.ask(), auc=0.5, eod=0.1)
     trial = study.ask()
@@ -97,10 +97,22 @@ def test_some_folds_of_many_stand_for_a_trial_until_all_are_there(make_study):
     for folds in (1, 2):
         trial.report(auc=fw.Folds([0.9] * folds, of=3))
         flush(study)
-    course = study._owner.ledger.courses[0]
+    course = study.owner.ledger.courses[0]
     assert (course.checkpoint.folds, course.checkpoint.of, course.peak) == (2, 3, None)
     assert course.means == {1: 0.9, 2: 0.9}
     trial.report(auc=fw.Folds([0.9, 0.9, 0.3], of=3))
     study.tell(trial)
     assert (course.checkpoint.folds, course.peak.folds) == (3, 3)
     assert study.best_ignoring_limits.metrics["auc"] == pytest.approx(0.7)
+
+
+@given(stoppers, acts_up_to(40))
+def test_the_best_feasible_checkpoint_is_the_referees(stopper, acts):
+    study = live(stopper, acts)
+    flush(study)
+    best, incumbent = study.owner.ledger.best, study.owner.referee.incumbent
+    if incumbent is None:
+        assert best is None
+    else:
+        number, checkpoint = best
+        assert (-checkpoint.objective, number, checkpoint.step) == incumbent[:3]

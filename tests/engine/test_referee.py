@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import fairway as fw
 from fairway.engine.events import Reported, Told
+from fairway.engine.measurement import Observation
 from fairway.engine.referee import Referee
 from tests.conftest import run_curves
 from tests.engine.logs import acts_up_to, live, stoppers
@@ -28,7 +29,7 @@ def test_referees_agree_in_whatever_order_trials_reach_them(stopper, acts, rando
         referee = Referee(study.problem, stopper)
         for number in numbers:
             for event in by_trial[number]:
-                referee.fold(event)
+                referee.replay(event)
         known = (
             referee.incumbent,
             referee.bar,
@@ -38,7 +39,10 @@ def test_referees_agree_in_whatever_order_trials_reach_them(stopper, acts, rando
             referee.cost_ratio(),
         )
         probes = [(step, amount) for step in (1, 2, 3) for amount in (None, 0.0, 0.3)]
-        verdicts = [referee.rule(999, step, -0.5, amount, (0.1, 1.0), (1, 1), 1) for step, amount in probes]
+        verdicts = [
+            referee.rule(999, Observation(step, 0.5, -0.5, (0.1, 1.0), (1, 1), amount, 1, False))
+            for step, amount in probes
+        ]
         states.append(repr((known, verdicts)))
     assert states[0] == states[1]
 
@@ -61,13 +65,14 @@ def test_the_best_feasible_value_never_gets_worse_and_is_never_infeasible(stoppe
 def test_a_referee_that_travelled_rules_as_the_one_at_home(make_study):
     study = make_study(fw.ACE(interval=1))
     run_curves(study, [[(0.5 + k / 100, {"eod": 0.1})] * 3 for k in range(12)])
-    home = study._owner.referee
+    home = study.owner.referee
     replica = home.replica(worker=7, seen=3)
     sent = pickle.loads(pickle.dumps(replica))
     assert (sent.worker, sent.acts, sent.seen) == (7, 0, 3)
     for step, loss, violation in ((1, -0.1, 0.0), (2, -0.1, 0.5), (3, -0.9, 0.0)):
         rulings = [
-            referee.rule(99, step, loss, violation, (0.1 + violation,), (5,), 10) for referee in (home, replica, sent)
+            referee.rule(99, Observation(step, -loss, loss, (0.1 + violation,), (5,), violation, 10, False))
+            for referee in (home, replica, sent)
         ]
         assert rulings[0] == rulings[1] == rulings[2]
     assert home.incumbent == replica.incumbent == sent.incumbent
@@ -81,9 +86,9 @@ def referee(stopper, *limits):
 def test_no_price_is_known_before_something_was_paid_for():
     new = referee(fw.Never())
     assert new.cost_ratio() is None
-    new.rule(0, 1, 0.5, None, new.unmeasured, new.all_saved, 1000)
+    new.rule(0, Observation(1, 0.5, 0.5, new.unmeasured, new.all_saved, None, 1000, last=False))
     assert new.cost_ratio() is None
-    new.rule(0, 2, 0.4, 0.0, (0.1,), (500,), 1000)
+    new.rule(0, Observation(2, 0.4, 0.4, (0.1,), (500,), 0.0, 1000, last=False))
     assert new.cost_ratio() == 0.5
     assert (new.saved, new.checks, new.violated) == ([1], [1], [0])
 
@@ -94,10 +99,10 @@ def test_what_others_ruled_on_is_learned_and_is_no_act(make_study):
     other = Referee(study.problem, study.stopper, worker=1)
     for event in study.log.read():
         if isinstance(event, Reported | Told):
-            other.fold(event)
+            other.replay(event)
     assert other.acts == 0
-    assert other.incumbent == study._owner.referee.incumbent
-    assert other.check_ns == study._owner.referee.check_ns
+    assert other.incumbent == study.owner.referee.incumbent
+    assert other.check_ns == study.owner.referee.check_ns
 
 
 @pytest.mark.parametrize(
@@ -123,10 +128,10 @@ def test_without_limits_there_is_nothing_to_wait_with():
 
 def test_of_equal_losses_the_earlier_trial_then_the_earlier_step_is_the_best():
     fair = referee(fw.Never())
-    assert fair.rule(3, 2, 0.5, 0.0, (0.1,), (1,), 1) == (None, True)
-    assert fair.rule(4, 1, 0.5, 0.0, (0.1,), (1,), 1) == (None, False)
-    assert fair.rule(3, 1, 0.5, 0.0, (0.1,), (1,), 1) == (None, True)
-    assert fair.rule(2, 9, 0.5, 0.0, (0.1,), (1,), 1) == (None, True)
+    assert fair.rule(3, Observation(2, 0.5, 0.5, (0.1,), (1,), 0.0, 1, last=False)) == (None, True)
+    assert fair.rule(4, Observation(1, 0.5, 0.5, (0.1,), (1,), 0.0, 1, last=False)) == (None, False)
+    assert fair.rule(3, Observation(1, 0.5, 0.5, (0.1,), (1,), 0.0, 1, last=False)) == (None, True)
+    assert fair.rule(2, Observation(9, 0.5, 0.5, (0.1,), (1,), 0.0, 1, last=False)) == (None, True)
     assert fair.incumbent[:3] == (0.5, 2, 9)
 
 

@@ -26,8 +26,8 @@ def timed(make_study):
 
     def make(*args, **more):
         study = make_study(*args, **more)
-        study._owner.clock = VirtualClock()
-        return study, study._owner.clock
+        study.owner.clock = VirtualClock()
+        return study, study.owner.clock
 
     return make
 
@@ -49,7 +49,7 @@ def test_a_trial_measures_training_and_each_constraint_apart(timed):
     assert event.check_ns.tolist() == [[30, 7], [30, 7]]
     assert study.costs.training_seconds == 2e-6
     assert study.costs.check_seconds == pytest.approx(74e-9)
-    assert study._owner.referee.cost_ratio() == pytest.approx(37 / 1000)
+    assert study.owner.referee.cost_ratio() == pytest.approx(37 / 1000)
 
 
 def test_adaptive_checks_at_the_end_until_a_price_is_known_then_by_theorem_1(timed):
@@ -370,7 +370,7 @@ class TestBadInput:
             ({"auc": 0.6, "eod": None}, {}, "metric 'eod' is None: a number is expected"),
             ({"auc": 0.6, "eod": lambda: "low"}, {}, "metric 'eod' is 'low': a number is expected"),
             ({"auc": 0.6}, {"step": 1}, "step 1 was reported already"),
-            ({"auc": 0.6}, {"step": 0}, "step 0 is no step"),
+            ({"auc": 0.6}, {"step": 0}, "step 0 is too low"),
             ({"auc": 0.6}, {"step": 9}, "step 9 is past the last one, 5"),
             ({"auc": 0.6}, {"step": 2.5}, "step=2.5: a whole number"),
             ({"auc": 10**400}, {}, "a number is expected"),
@@ -443,10 +443,10 @@ class TestBadInput:
 
 def test_a_verdict_is_sent_with_the_row_that_it_is_about(make_study, monkeypatch):
     study = make_study(fw.ACE(interval=1))
-    referee, reason = study._owner.referee, Referee.reason
+    referee, reason = study.owner.referee, Referee.reason
 
     def reason_while_another_thread_sends(*arguments):
-        sender = threading.Thread(target=study._owner.flush)
+        sender = threading.Thread(target=study.owner.journal.flush)
         sender.start()
         sender.join(0.2)  # it waits for us
         return reason(referee, *arguments)
@@ -490,6 +490,6 @@ def test_a_trial_that_was_cut_before_its_first_report_failed(timed):
     study.optimize(train, trials=1, trial_timeout=0.5)
     assert study.trials[0].status == "completed"  # what it returned is its last word: nothing was left to cut
     trial = study.ask()
-    trial._cut = "the end of the simulation"
+    trial.driver.cut("the end of the simulation")
     study.tell(trial)
     assert (study.trials[1].status, study.trials[1].reason) == ("failed", "the end of the simulation")

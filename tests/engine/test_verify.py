@@ -30,7 +30,7 @@ def test_every_ruling_of_every_owner_can_be_made_again_from_the_log(stopper, act
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"verdict": None}, "trial 8, step 1: went on; ruled again: eod 0.9 > 0.25, worst 25% of 8 at step 1"),
+        ({"verdict": None}, "trial 8, step 1: continued; ruled again: eod 0.9 > 0.25, worst 25% of 8 at step 1"),
         ({"verdict": "because"}, "trial 8, step 1: because; ruled again"),
         ({"interval": 4}, "trial 8 has interval 4 of 4 steps, which should be 1 of 4"),
         ({"objective": np.array([0.1])}, "constraints were paid for, and need not have been"),

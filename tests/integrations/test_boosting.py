@@ -123,8 +123,8 @@ def test_each_round_is_reported_once(task):
     study = new_study(fw.Never())
     booster = task()(study.ask())
     assert task.count(booster) == ROUNDS
-    study._owner.flush()
-    study._owner.catch_up()
+    study.owner.journal.flush()
+    study.owner.journal.catch_up()
     rows = [event for event in study.log.read() if hasattr(event, "objective")]
     steps = [step for event in rows for step in event.step.tolist() if step]
     assert sorted(set(steps)) == list(range(1, ROUNDS + 1))
@@ -172,7 +172,7 @@ def test_a_hopeless_trial_is_stopped_without_an_exception(task):
 def test_a_stopper_that_knows_the_longest_trial_ends_training_there(task):
     study = new_study(fw.ASHA(max_steps=9))
     booster = task()(trial := study.ask())
-    assert task.count(booster) == trial._last == 9
+    assert task.count(booster) == trial.last_step == 9
     assert not study.tell(trial) or study.best.step <= 9
 
 
@@ -192,7 +192,7 @@ def test_training_that_is_continued_counts_from_where_it_begins(task):
         report = job.callback(trial, total=6)
         xgboost.train(job.settings, job.data, 6, evals=evals, verbose_eval=False, xgb_model=first, callbacks=[report])
     study.tell(trial)
-    assert trial._last == 6
+    assert trial.last_step == 6
     assert job.calls == [5 + study.best.step]  # what to predict with
     assert study.best.metrics["auc"] > judged(task.predict(first))[0]
 
@@ -493,7 +493,7 @@ def test_the_validation_set_is_the_one_that_is_not_trained_on_or_the_one_named(t
     for sets, valid in ((["train", "judge"], None), (["judge", "other"], "other"), (["train"], "train")):
         trial = new_study().ask()
         booster = job.train(job.settings, [job.callback(trial, valid=valid)], sets)
-        assert trial._last == task.count(booster) == 3
+        assert trial.last_step == task.count(booster) == 3
 
 
 @BOTH

@@ -202,8 +202,8 @@ def test_plain_reports_are_ruled_on_too():
     study.optimize(objective, n_trials=30)
     states = [trial.state for trial in study.trials]
     assert 5 < states.count(TrialState.PRUNED) < 30
-    mirror = study.pruner.mirror(study)
-    assert not verify(mirror.study.log.read(0)).faults
+    bridge = study.pruner.bridge(study)
+    assert not verify(bridge.study.log.read(0)).faults
 
 
 def test_what_ran_in_another_process_is_taken_in(tmp_path):
@@ -222,11 +222,11 @@ def test_what_ran_in_another_process_is_taken_in(tmp_path):
             return curve(trial, x, x / 2)
 
         study.optimize(objective, n_trials=12)
-        mirror = study.pruner.mirror(study)
-        assert len(mirror.study.trials) == 12 * (seed + 1)
-    numbers = {trial.params["number"] for trial in mirror.study.trials}
+        bridge = study.pruner.bridge(study)
+        assert len(bridge.study.trials) == 12 * (seed + 1)
+    numbers = {trial.params["number"] for trial in bridge.study.trials}
     assert numbers == set(range(24))
-    assert mirror.study.best.metrics["value"] == pytest.approx(best_feasible(study), abs=0.2)
+    assert bridge.study.best.metrics["value"] == pytest.approx(best_feasible(study), abs=0.2)
 
 
 def test_report_needs_a_pruner_of_ours():
@@ -280,8 +280,8 @@ def _best_in(recording, order, name, seconds):
                     best = max(best, value)
             if spent > seconds:
                 if name == "ours":
-                    mirror = pruner.mirror(study).study.best
-                    best = -math.inf if mirror is None else mirror.metrics["value"]
+                    bridge = pruner.bridge(study).study.best
+                    best = -math.inf if bridge is None else bridge.metrics["value"]
                 return best
             if stop:
                 break

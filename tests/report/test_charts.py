@@ -125,7 +125,7 @@ def test_no_text_ends_the_script_of_a_page(text, tmp_path):
 @example(np.array([5e-324, 0.0, 1e-320]))
 def test_any_numbers_can_be_drawn_into_a_file(values):
     chart = chart_of(x=np.arange(1.0, len(values) + 1), y=values)
-    assert b"<svg" in still.draw(chart, "svg")
+    assert b"<svg" in still.draw(chart.panels, 400, chart.title, "svg")
 
 
 def test_another_ending_is_refused(tmp_path):
@@ -188,16 +188,16 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("role", ink.COLOUR)
+@pytest.mark.parametrize("role", ink.LOOK)
 def test_every_colour_stands_out_on_white_and_on_near_black(role):
-    assert contrast(ink.COLOUR[role], "#ffffff") >= 3
-    assert contrast(ink.COLOUR[role], "#111111") >= 3
+    assert contrast(ink.LOOK[role].colour, "#ffffff") >= 3
+    assert contrast(ink.LOOK[role].colour, "#111111") >= 3
 
 
 def test_strata_differ_in_colour_and_symbol():
     strata = ("valid", "invalid", "not evaluated", "best")
-    for look in (ink.COLOUR, ink.SYMBOL):
-        assert len({look[role] for role in strata}) == len(strata)
+    for feature in ("colour", "symbol"):
+        assert len({getattr(ink.LOOK[role], feature) for role in strata}) == len(strata)
 
 
 @given(st.integers(0, 400), st.integers(1, 50), st.lists(st.integers(0, 399), max_size=5))

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 import fairway as fw
 from fairway.report import dashboard
 from fairway.report.dashboard import watch as watching
-from fairway.report.dashboard.watch import Desk
+from fairway.report.dashboard.desk import Desk
 from fairway.storage.sql import Database
 from tests import faults
 from tests.conftest import SPACE, run_curves
@@ -116,7 +116,7 @@ class TestPages:
 
     def test_a_study_comes_with_its_summary_and_its_trials_follow(self, client, study):
         page = client.get("/study?name=credit").text
-        assert "The best model within the limit: auc 0.5, eod 0.1667" in page
+        assert ": auc 0.5, eod 0.1667." in page
         rows = client.get("/trials.json?name=credit").json()["rows"]
         assert [row[0] for row in rows] == [0, 1, 2]
 
@@ -210,7 +210,7 @@ class TestPages:
         assert "file is not a database" in answer.text
 
     def test_a_fault_of_our_own_is_a_sentence_too(self, client, monkeypatch, capsys):
-        monkeypatch.setattr(Desk, "list", lambda self: 1 / 0)
+        monkeypatch.setattr(Desk, "studies", lambda self: 1 / 0)
         answer = client.get("/")
         assert (answer.status_code, "ZeroDivisionError" in answer.text, "Traceback" in answer.text) == (
             500,
@@ -395,20 +395,20 @@ class TestServing:
         watch = desk.watch("credit")
 
         async def listen():
-            streams = [desk.news(watch, "") for _ in range(5)]
+            streams = [watch.news("") for _ in range(5)]
             for stream in streams:
                 for _ in range(2):
                     await anext(stream)
-            task = watch.task
+            task = watch.feed.task
             assert task is not None
-            assert watch.streams == 5
+            assert watch.feed.listeners == 5
             study.tell(study.ask(), auc=0.1, eod=0.1)
             events = await asyncio.gather(*(anext(stream) for stream in streams))
             assert len(set(events)) == 1
-            assert watch.task is task
+            assert watch.feed.task is task
             for stream in streams:
                 await stream.aclose()
-            assert watch.streams == 0
+            assert watch.feed.listeners == 0
             await task
 
         asyncio.run(listen())
@@ -427,7 +427,7 @@ class TestServing:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             assert main(["dashboard", url, "--port", str(port)]) == 2
-        assert f"port {port} is taken: say another" in capsys.readouterr().err
+        assert f"port {port} is taken: choose another" in capsys.readouterr().err
 
     def test_bad_input_is_a_sentence(self, tmp_path, url, study, capsys):
         from fairway.cli import main
@@ -480,8 +480,8 @@ def test_few_studies_are_kept_in_memory(url):
     desk = Desk(url)
     for i in range(7):
         desk.watch(f"study {i}")
-    assert list(desk._watches) == [f"study {i}" for i in range(3, 7)]
-    assert [line["trials"] for line in desk.list(60.0)] == [1] * 7
+    assert list(desk.watches) == [f"study {i}" for i in range(3, 7)]
+    assert [line["trials"] for line in desk.studies(60.0)] == [1] * 7
 
 
 def test_the_list_does_not_take_a_study_for_one_before_it(url):
@@ -490,9 +490,9 @@ def test_the_list_does_not_take_a_study_for_one_before_it(url):
     for auc in (0.5, 0.6):
         study = open_study(url)
         study.tell(study.ask(), auc=auc, eod=0.1)
-        study._owner.end("it is done")
-        assert "best" not in desk.list()[0]
-        assert desk.list(60.0)[0]["best"] == f"auc {auc}, eod 0.1"
+        study.owner.end("it is done")
+        assert "best" not in desk.studies()[0]
+        assert desk.studies(60.0)[0]["best"] == f"auc {auc}, eod 0.1"
         Database(url).delete("credit")
 
 
@@ -504,11 +504,11 @@ def test_a_study_that_could_not_be_read_is_read_again(study, url, monkeypatch):
         return watch(self, name) if name == "other" else {}["no such thing"]
 
     monkeypatch.setattr(Desk, "watch", broken)
-    listed = {line["name"]: line for line in desk.list(60.0)}
+    listed = {line["name"]: line for line in desk.studies(60.0)}
     assert "no such thing" in listed["credit"]["problem"]
     assert listed["other"]["trials"] == 0
     monkeypatch.undo()
-    assert desk.list(60.0)[0]["trials"] == 3
+    assert desk.studies(60.0)[0]["trials"] == 3
 
 
 def test_pictures_that_could_not_be_drawn_are_drawn_later(study, url, monkeypatch):
@@ -526,7 +526,7 @@ def test_a_browser_that_knows_nothing_sensible_loads_the_page_again(study, url, 
     watch = desk.watch("credit")
 
     async def heard():
-        return [event async for event in desk.news(watch, f"{watch.epoch}.{known}")]
+        return [event async for event in watch.news(f"{watch.last.rpartition('.')[0]}.{known}")]
 
     assert asyncio.run(heard()) == ["event: reset\ndata: null\n\n"]
 

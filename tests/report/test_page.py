@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
-from fairway.report import content
+from fairway.report import content, templates
 from fairway.report.page import document, write
 from fairway.report.view import View
 from tests.conftest import run_curves
@@ -62,7 +62,7 @@ def test_its_policy_names_just_the_scripts_that_are_in_it(study):
 
 @given(st.text())
 def test_no_text_can_end_the_data(text):
-    written = content.script({"text": text})
+    written = templates.script({"text": text})
     assert "<" not in written
     assert written.isascii()
     assert json.loads(written) == {"text": text}
@@ -147,4 +147,4 @@ def test_ten_thousand_trials_stay_small():
     study = fw.Study({"x": fw.Float(0.0, 1.0), "y": fw.Int(1, 9)}, fw.Minimize("loss"), sampler=fw.Random(), seed=0)
     study.tell(study.ask(), loss=0.123456789)
     row = content.rows(View(study), [0])
-    assert len(content.script(row)) < 120
+    assert len(templates.script(row)) < 120

@@ -244,10 +244,10 @@ def test_every_ended_trial_is_counted_once_by_what_ended_it(simulated):
     ],
 )
 def test_reasons_are_sorted_into_kinds(metric, reason, kind):
-    from fairway.report.charts.spending import _kind
+    from fairway.report.charts.decisions import reason_kind
 
     study = fw.Study({"x": fw.Float(0, 1)}, fw.Maximize("auc"), [fw.AtMost(metric, 0.25), fw.AtLeast("recall", 0.5)])
-    assert _kind(View(study), reason)[0] == kind
+    assert reason_kind(View(study), reason)[0] == kind
 
 
 def test_the_terminators_last_word_is_the_last_point(make_study):
@@ -289,7 +289,7 @@ def test_a_stopper_that_does_not_go_by_theorem_1_has_no_boundary():
 
 def test_the_price_of_a_check_is_that_of_earlier_trials(make_study):
     study = make_study(fw.ACE())
-    study._owner.clock = clock = VirtualClock()
+    study.owner.clock = clock = VirtualClock()
     for _ in range(3):
         trial = study.ask()
         for _ in trial.steps(8):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
+from fairway.engine.ledger import Course, Ledger
+from fairway.history import History
 from fairway.report.view import Curve, View
 from fairway.storage.memory import MemoryLog
-from tests.conftest import SPACE, run_curves
+from tests.conftest import SPACE, flush, run_curves
 
 aucs = st.floats(0, 1)
 curves = st.lists(st.lists(st.tuples(aucs, st.fixed_dictionaries({"eod": aucs})), min_size=1, max_size=9), max_size=9)
@@ -32,6 +37,72 @@ def test_a_view_knows_what_the_study_knows(shown, stopper):
     assert sum(course.saved for course in view.courses) == costs.saved_checks
     assert sum(course.train_ns for course in view.courses) / 1e9 == pytest.approx(costs.training_seconds)
     assert view.ledger.train_saved_ns / 1e9 == pytest.approx(costs.saved_training_seconds)
+
+
+class Story(NamedTuple):
+    """What happens to one trial: what it reports at each step, and how it ends."""
+
+    curve: list[tuple[float, float, float]]  # auc, eod and ms of each step, or of each fold
+    by_fold: bool
+    ending: str
+
+
+stories = st.builds(
+    Story,
+    st.lists(st.tuples(aucs, aucs, aucs), min_size=1, max_size=6),
+    st.booleans(),
+    st.sampled_from(["told", "told", "failed", "timeout", "running"]),
+)
+
+
+def live_through(study, story):
+    """Run one trial, checks offered as callables; it may be stopped on the way."""
+    trial = study.ask()
+    n = len(story.curve)
+    for step in trial.steps(n):
+        auc, eod, ms = story.curve[step - 1]
+        if story.by_fold:
+            auc = fw.Folds([auc for auc, _, _ in story.curve[:step]], of=n)
+        trial.report(auc=auc, eod=lambda eod=eod: eod, ms=lambda ms=ms: ms)
+        if step == n - 1 and story.ending != "told":
+            break
+    if story.ending == "failed":
+        study.tell(trial, failed="out of memory")
+    elif story.ending == "timeout":
+        study.owner.close(trial, "stopped", "the timeout of 1 s has passed")
+    elif story.ending == "told":
+        study.tell(trial)
+
+
+@given(st.lists(stories, max_size=12), stoppers, st.integers(0, 12))
+def test_a_view_equals_a_full_fold_of_the_log(told, stopper, looked):
+    limits = [fw.AtMost("eod", 0.5), fw.AtLeast("ms", 0.3)]
+    study = fw.Study(SPACE, fw.Maximize("auc"), limits, stopper=stopper, terminator=fw.Plateau(3), seed=0)
+    view = View(study)
+    for i, story in enumerate(told):
+        live_through(study, story)
+        if i == looked:  # an update in the middle ends in the same place
+            study.owner.journal.flush()
+            view.update()
+    flush(study)
+    view.update()
+    whole = Ledger(view.space, view.problem, study.seed)
+    for event in study.log.read():
+        whole.replay(event)
+    for found in (view.ledger, View(study).ledger):
+        for name in ("counts", "last_stop", "last_failure", "best_ignoring_limits", "train_saved_ns", "verdicts"):
+            np.testing.assert_equal(getattr(found, name), getattr(whole, name), name)
+        for one, other in zip(found.courses, whole.courses, strict=True):
+            ended = {"verdict", "last_step"} if other.status != "running" else set()  # of no use after its end
+            for name in set(Course.__slots__) - ended:
+                np.testing.assert_equal(getattr(one, name), getattr(other, name), name)
+        mine, theirs = found.history(), whole.history()
+        for field in fields(History):
+            if field.name not in ("space", "problem", "means"):
+                np.testing.assert_array_equal(getattr(mine, field.name), getattr(theirs, field.name), field.name)
+    assert view.trials == [whole.record(number) for number in range(len(whole.courses))] == study.trials
+    assert (view.best and (view.best.number, view.best.step)) == (study.best and (study.best.number, study.best.step))
+    np.testing.assert_array_equal(view.ledger.history().loss, study.history.loss)
 
 
 @given(curves)

@@ -154,7 +154,7 @@ class TestOptimize:
 
     def test_the_timeout_ends_the_run_and_a_second_call_goes_on(self, make_study):
         study = make_study()
-        study._owner.clock = clock = VirtualClock()
+        study.owner.clock = clock = VirtualClock()
 
         def train(trial):
             for _ in trial.steps():
@@ -170,7 +170,7 @@ class TestOptimize:
 
     def test_a_trial_timeout_ends_a_trial_at_its_next_report(self, make_study):
         study = make_study(fw.ACE(interval="end"))
-        study._owner.clock = clock = VirtualClock()
+        study.owner.clock = clock = VirtualClock()
 
         def train(trial):
             for _ in trial.steps(100):

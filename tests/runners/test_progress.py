@@ -18,16 +18,19 @@ study.optimize(lambda trial: {"auc": trial.params["x"], "eod": 0.1}, trials=20)
 
 def test_progress_tells_trials_stops_and_why_the_best_and_the_checks(make_study):
     study = make_study(fw.ACE(interval=1, tolerance="hard"))
-    assert describe(study, 5, 0.0) == ["0/5 trials in 0 s, seed 0", "nothing feasible yet; checks 0 paid, 0 saved"]
+    assert describe(study.owner, 5, 0.0) == [
+        "0/5 trials in 0 s, seed 0",
+        "nothing feasible yet; checks 0 paid, 0 saved",
+    ]
     run_curves(study, [[(0.7, {"eod": 0.1})], [(0.6, {"eod": 0.9}), (0.9, {"eod": 0.5}), (0.9, {"eod": 0.5})]])
     study.ask()
-    assert describe(study, None, 12.3) == [
+    assert describe(study.owner, None, 12.3) == [
         "2 trials in 12 s, 1 running, 1 completed, 1 stopped, seed 0",
         "best auc 0.7, eod 0.1; checks 2 paid, 1 saved",
         "last stop: trial 1: eod 0.5 > 0.25, violated at step 2 under hard tolerance",
     ]
     study.tell(study.ask(), failed="out of memory")
-    shown = describe(study, 3, 1.0, before=2)
+    shown = describe(study.owner, 3, 1.0, before=2)
     assert shown[0] == "1/3 trial in 1 s, 2 earlier, 1 running, 1 completed, 1 stopped, 1 failed, seed 0"
     assert shown[-1] == "last failure: trial 3: out of memory"
 
@@ -40,7 +43,7 @@ def test_progress_shows_each_of_several_running_trials(make_study):
     for _ in range(3):
         trials[1].report(auc=0.6, eod=lambda: 0.1)
     flush(study)
-    shown = describe(study, None, 0.0)[2:]
+    shown = describe(study.owner, None, 0.0)[2:]
     assert shown[:3] == ["  trial 0: step 5/5, auc 0.7, eod 0.1", "  trial 1: step 3, auc 0.6", "  trial 2: begins"]
     assert shown[-1] == "  and 2 more"
 

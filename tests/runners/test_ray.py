@@ -212,7 +212,7 @@ def test_a_driver_that_dies_leaves_a_study_that_goes_on(tmp_path, local_ray):
     deadline = time.monotonic() + 60
     while study.counts["completed"] + study.counts["stopped"] < 4 and time.monotonic() < deadline:
         time.sleep(0.1)
-        study._owner.catch_up()
+        study.owner.journal.catch_up()
     driver.kill()
     driver.wait()
     told = study.counts["completed"] + study.counts["stopped"]

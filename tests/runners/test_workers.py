@@ -335,8 +335,8 @@ def test_a_trial_that_another_owner_gave_up_is_one_failure_and_its_reports_stay(
         for _ in trial.steps(4):
             trial.report(auc=0.5, eod=lambda: 0.1)
         if trial.number == 0:
-            other._owner.catch_up()
-            other._owner.give_up(0, "lost its worker", retry=0)
+            other.owner.journal.catch_up()
+            other.owner.give_up(0, "lost its worker", retry=0)
 
     study.optimize(given_up, trials=3)
     assert [trial.status for trial in study.trials] == ["failed", "completed", "completed"]
@@ -479,7 +479,7 @@ def test_a_second_ctrl_c_ends_it_at_once(tmp_path, backend):
         study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], storage=url)
         patience = time.monotonic() + 30
         while study.counts["running"] < 2 or len(study.trials) < 6:
-            study._owner.catch_up()
+            study.owner.journal.catch_up()
             assert time.monotonic() < patience
             time.sleep(0.05)
         began = time.monotonic()
@@ -488,7 +488,7 @@ def test_a_second_ctrl_c_ends_it_at_once(tmp_path, backend):
             time.sleep(0.5)
         run.communicate(timeout=60)
         assert time.monotonic() - began < 30  # not the minute that a step takes
-    study._owner.catch_up()
+    study.owner.journal.catch_up()
     check(study, 6)
     assert {trial.reason for trial in study.trials[4:]} == {"interrupted"}
 

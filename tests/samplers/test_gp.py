@@ -78,8 +78,8 @@ def history_of(losses, partial):
     for loss, stop in zip(losses, partial, strict=True):
         trial = study.ask()
         trial.report(loss=loss)
-        trial._cut = "made to stop" if stop else ""
-        trial._verdict = ""
+        trial.driver.cut("made to stop" if stop else "")
+        trial.driver.batch.verdict = ""
         study.tell(trial)
     return study.history
 

@@ -222,7 +222,7 @@ def test_failed_rows_are_left_out_and_partial_ones_enter_with_what_they_showed()
             study.tell(trial, failed="made to fail")
             continue
         trial.report(loss=float(20 - k))
-        trial._cut = "made to stop" if k >= 18 else ""
+        trial.driver.cut("made to stop" if k >= 18 else "")
         study.tell(trial)
     assert study.history.partial.sum() == 2
     (factor,) = sampler._factors(study.history)

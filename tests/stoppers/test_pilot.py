@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
+from fairway.engine.measurement import Observation
 from fairway.engine.referee import Referee
 from fairway.engine.verify import verify
 from tests.conftest import SPACE, run_curves
@@ -94,12 +95,12 @@ def test_replicas_agree_in_whatever_order_trials_reached_them(curves, rng):
     for order in (events, mixed):
         referee = Referee(study.problem, study.stopper)
         for event in order:
-            referee.fold(event)
+            referee.replay(event)
         after = random.Random(0)
         rows = [(after.randint(1, 6), -after.random(), after.choice([None, 0.0, 0.5])) for _ in range(20)]
         verdicts.append(
             [
-                referee.rule(1000 + i, step, loss, violation, (0.1,), (5,), 7)[0]
+                referee.rule(1000 + i, Observation(step, -loss, loss, (0.1,), (5,), violation, 7, False))[0]
                 for i, (step, loss, violation) in enumerate(rows)
             ]
         )
@@ -116,7 +117,7 @@ def test_where_a_broken_limit_stays_broken_it_gives_such_trials_up_sooner_and_so
     lengths = [len(trial) for trial in run_curves(study, grows)]
     assert lengths[0] == 30
     assert max(lengths[-5:]) < 8
-    assert "a limit is broken since step 4, and 0 of " in study.trials[-1].reason
+    assert "violated since step 4; trials recovered in 0 of " in study.trials[-1].reason
     assert study.trials[-1].reason.startswith("eod 0.4 > 0.25, ")
 
 
@@ -147,7 +148,7 @@ def test_while_nothing_feasible_was_found_those_furthest_beyond_their_limits_sto
     shown = [curve([0.8] * 3, [eod] * 3) for eod in (0.4, 0.5, 0.3, 0.35)]
     study = study_of(fw.Pilot(interval=1))
     assert [len(trial) for trial in run_curves(study, shown)] == [3, 1, 3, 2]
-    why = "eod 0.5 > 0.25, not among the 1/1.75 of 2 at step 1 that are least beyond their limits"
+    why = "eod 0.5 > 0.25, not in the least violating 1/1.75 of 2 at step 1"
     assert study.trials[1].reason == why
     feasible, far = curve([0.5] * 3, [0.1] * 3), curve([0.8] * 3, [0.9] * 3)
     assert [len(trial) for trial in run_curves(study, [feasible, far])] == [3, 3]  # now it may come back
@@ -157,9 +158,7 @@ def test_a_first_trial_that_never_meets_its_limits_does_not_eat_the_budget():
     study = study_of(fw.Pilot(interval=1))
     run_curves(study, [curve([0.8] * 500, [0.9] * 500)])
     assert study.trials[0].steps == 65  # six doublings without a way back, where seven times as much is asked for
-    assert study.trials[0].reason.endswith(
-        "a limit is broken since step 1, and 0 of 6 that trained as long again came back"
-    )
+    assert study.trials[0].reason.endswith("violated since step 1; trials recovered in 0 of 6 doublings of training")
 
 
 def test_without_limits_it_is_successive_halving_with_rungs_close_together():
@@ -216,7 +215,7 @@ def test_means_of_folds_that_break_a_limit_are_ranked_by_how_far():
         study.tell(trial)
         trials.append(study.trials[-1])
     assert [trial.steps for trial in trials] == [4, 1, 1, 4]
-    why = "eod 0.35 > 0.25, not among the 1/1.75 of 2 at step 1 that are least beyond their limits"
+    why = "eod 0.35 > 0.25, not in the least violating 1/1.75 of 2 at step 1"
     assert trials[1].reason == why
     assert not verify(study.log.read()).faults
 

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 import fairway as fw
 from fairway.engine.events import Asked, Ended, Reported
 from fairway.engine.verify import verify
-from fairway.storage.sql import VERSION, Database
+from fairway.storage.schema import VERSION
+from fairway.storage.sql import Database
 from tests import faults
 from tests.conftest import SPACE, run_curves
 from tests.faults import numbers, start
@@ -93,7 +94,7 @@ def test_many_processes_share_one_study_without_a_gap_a_duplicate_or_a_loss(url)
     assert study.counts["running"] == study.counts["failed"] == 0
     assert verify(study.log.read()).faults == []
     database = Database(url)
-    with database._engine.connect() as connection:
+    with database.access.engine.connect() as connection:
         rows = connection.exec_driver_sql("SELECT position FROM fairway_event ORDER BY position").scalars().all()
     assert rows == list(range(len(study.log.read())))
 
@@ -103,7 +104,7 @@ def test_a_worker_that_is_not_heard_of_loses_its_trials_and_its_late_tell_is_ref
     trial = silent.ask()
     other.tell(other.ask(), auc=0.5, eod=0.1)
     assert other.counts["running"] == 1  # it lives, so it keeps its trial
-    monkeypatch.setattr("fairway.storage.sql.LEASE_SECONDS", -1.0)
+    monkeypatch.setattr("fairway.storage.leases.LEASE_SECONDS", -1.0)
     other.ask()
     assert (other.trials[0].status, other.trials[0].reason) == ("failed", "lost its worker")
     with pytest.raises(fw.UsageError, match=r"trial 0 was ended by another worker \(lost its worker\)"):
@@ -112,16 +113,16 @@ def test_a_worker_that_is_not_heard_of_loses_its_trials_and_its_late_tell_is_ref
 
 
 def test_a_worker_shows_that_it_lives(url, monkeypatch):
-    monkeypatch.setattr("fairway.storage.sql.BEAT_SECONDS", 0.01)
+    monkeypatch.setattr("fairway.storage.leases.BEAT_SECONDS", 0.01)
     study, database = open_study(url), Database(url)
 
     def beat():
-        with database._engine.connect() as connection:
+        with database.access.engine.connect() as connection:
             return connection.exec_driver_sql("SELECT beat FROM fairway_worker").scalar()
 
     first = beat()
     wait_until(lambda: beat() > first)
-    assert study.log.lost([0]) == set()
+    assert study.log.leases.lost([0]) == set()
 
 
 def test_a_tell_is_written_through_to_the_disk_and_a_report_is_not(tmp_path):
@@ -132,21 +133,21 @@ def test_a_tell_is_written_through_to_the_disk_and_a_report_is_not(tmp_path):
         mode = connection.connection.cursor().execute("PRAGMA synchronous").fetchone()[0]
         statements.append((statement.split(" (")[0], {1: "NORMAL", 2: "FULL"}[mode]))
 
-    sa.event.listen(study.log._engine, "before_cursor_execute", watch)
+    sa.event.listen(study.log._access.engine, "before_cursor_execute", watch)
     trial = study.ask()
     trial.report(auc=0.5, eod=0.1)
-    trial._flush()
+    study.owner.journal.drain(trial.driver.batch)
     study.tell(trial)
     written = [mode for statement, mode in statements if statement == "INSERT INTO fairway_event"]
     assert written == ["NORMAL", "NORMAL", "FULL"]  # asked, reported, told
-    with study.log._engine.connect() as connection:
+    with study.log._access.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
 
 
 def test_a_database_of_an_older_schema_is_migrated_when_it_is_opened(url, monkeypatch):
     run_curves(open_study(url), CURVES)
     database = Database(url)
-    with database._engine.begin() as connection:  # as the first version made it
+    with database.access.engine.begin() as connection:  # as the first version made it
         for statement in (
             "DROP INDEX fairway_event_trial",
             "ALTER TABLE fairway_event DROP COLUMN trial",
@@ -155,7 +156,7 @@ def test_a_database_of_an_older_schema_is_migrated_when_it_is_opened(url, monkey
             connection.exec_driver_sql(statement)
     for _ in range(2):  # once is enough
         database = Database(url)
-        with database._engine.connect() as connection:
+        with database.access.engine.connect() as connection:
             assert connection.exec_driver_sql("SELECT version FROM fairway_schema").scalar() == VERSION
     study = open_study(url)
     assert len(study.trials) == 6
@@ -221,7 +222,7 @@ def test_what_others_report_is_known_while_a_trial_runs(url):
 
 
 def test_a_lost_configuration_of_the_queue_is_tried_again_once(url, monkeypatch):
-    monkeypatch.setattr("fairway.storage.sql.LEASE_SECONDS", -1.0)
+    monkeypatch.setattr("fairway.storage.leases.LEASE_SECONDS", -1.0)
     studies = [open_study(url) for _ in range(3)]
     studies[0].enqueue({"x": 0.125})
     assert [study.ask().params["x"] for study in studies[:2]] == [0.125] * 2
@@ -255,7 +256,7 @@ class TestABrokenDatabase:
     def test_a_newer_schema(self, url):
         open_study(url)
         database = Database(url)
-        with database._engine.begin() as connection:
+        with database.access.engine.begin() as connection:
             connection.exec_driver_sql("UPDATE fairway_schema SET version = 99")
         self.check(url, "written by a newer fairway .schema 99, this one knows 2.; update fairway")
 

@@ -172,7 +172,7 @@ def test_too_little_to_judge_by():
     assert terminator.check(history(np.append(x, 0.5), np.append(bowl(x), 0.2)))
     same = terminator.check(history(random_points(25, 1), np.ones(25)))
     assert not same
-    assert "came out the same" in same.reason
+    assert "have the same" in same.reason
     floor = history(random_points(60, 2), np.where(np.arange(60) < 36, 1.0, 2.0))
     assert fw.RegretBound(1e-6).bound(floor) > 0.01  # the better half is all the same: all are fitted
     stopped = history(random_points(60, 1), np.where(np.arange(60) < 36, 1.0, 2.0), partial=np.arange(60) >= 36)

@@ -1,14 +1,8 @@
-"""Ready-made constraints: functions that measure what limits are about."""
+"""Ready-made metrics to constrain: fairness, behavioural tests, latency and size."""
 
 from __future__ import annotations
 
-from fairway.constraints.behaviour import (
-    Directional,
-    Invariance,
-    MinimumFunctionality,
-    failure_rate,
-    failures,
-)
+from fairway.constraints.behaviour import Directional, Invariance, MinimumFunctionality, failure_rate, failures
 from fairway.constraints.checklist import load_cases
 from fairway.constraints.cost import latency, model_size
 from fairway.constraints.fairness import (

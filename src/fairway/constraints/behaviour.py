@@ -1,10 +1,10 @@
-"""Behavioural tests of a model, given as data, in the manner of CheckList (Ribeiro et al. 2020).
+"""Behavioural tests of a model, given as data, in the style of CheckList (Ribeiro et al., 2020).
 
 | here | CheckList | a case fails when |
 | --- | --- | --- |
 | MinimumFunctionality | MFT | the predicted class is not among those allowed |
-| Invariance | INV | a harmless change of the input changes the class |
-| Directional | DIR | a telling change of the input moves a score the wrong way |
+| Invariance | INV | a change of the input that should not matter changes the class |
+| Directional | DIR | a change of the input that should matter moves a score the wrong way |
 
 A suite is a list of tests. Its failure rate, the mean over tests of the share of failing cases, is the robustness
 constraint of ACE (section 4.2, "average failure rate").
@@ -24,7 +24,7 @@ from fairway.errors import UsageError
 
 @dataclass(frozen=True)
 class _Predicted:
-    """What a model said of each distinct input: its class and, unless it gave labels only, all probabilities."""
+    """The predicted class of each distinct input and, unless the model returned labels, all class probabilities."""
 
     classes: list[Any]
     probabilities: list[list[float]] | None
@@ -32,7 +32,7 @@ class _Predicted:
 
 @dataclass(frozen=True)
 class MinimumFunctionality:
-    """Inputs whose class is plain: `labels` is one label for all, a tuple of allowed ones, or a list with one each.
+    """Inputs whose class is known: `labels` is one label for all, a tuple of allowed labels, or a list with one each.
 
     >>> from fairway.constraints import MinimumFunctionality
     >>> MinimumFunctionality("negation", ["not bad", "not good"], [(1, 2), 0]).labels
@@ -51,40 +51,23 @@ class MinimumFunctionality:
             labels = list(labels)
         one_each = isinstance(labels, list) or (isinstance(labels, tuple) and all(isinstance(v, tuple) for v in labels))
         if one_each and len(labels) != len(inputs):
-            raise UsageError(f"{self.name}: {len(inputs)} inputs have {len(labels)} labels; as many are expected")
+            raise UsageError(
+                f"{self.name}: {len(inputs)} inputs have {len(labels)} labels; one label for each is expected"
+            )
         each = labels if one_each else [labels] * len(inputs)
         allowed = tuple(tuple(v) if isinstance(v, tuple | list | set | frozenset) else (v,) for v in each)
         if not all(labels and None not in labels for labels in allowed):
-            raise UsageError(f"{self.name}: a case has no label that it may be given")
+            raise UsageError(f"{self.name}: a case has no allowed label; at least one for each is expected")
         object.__setattr__(self, "inputs", inputs)
         object.__setattr__(self, "labels", allowed)
-
-    def _cases(self) -> Iterable[tuple[Any, ...]]:
-        return ((given,) for given in self.inputs)
-
-    def _fails(self, cases: list[list[int]], said: _Predicted) -> list[bool]:
-        if said.probabilities is not None:
-            classes = range(len(said.probabilities[0]))
-            for label in (label for allowed in self.labels for label in allowed):
-                if label not in classes:
-                    raise UsageError(
-                        f"{self.name}: label {label!r} is expected, and predict gave probabilities of "
-                        f"{len(classes)} classes, which are 0 to {classes[-1]}"
-                    )
-        texts = {isinstance(label, str) for allowed in self.labels for label in allowed}
-        if texts != {isinstance(said.classes[row], str) for (row,) in cases} and len(texts) == 1:
-            raise UsageError(
-                f"{self.name}: labels like {self.labels[0][0]!r} are expected, and predict gave {said.classes[0]!r}"
-            )
-        return [said.classes[row] not in allowed for (row,), allowed in zip(cases, self.labels, strict=True)]
 
 
 @dataclass(frozen=True)
 class Invariance:
-    """Groups of inputs that must get one class: the original first, then what it was changed to.
+    """Groups of inputs that must all get the same class: an original, then its changed versions.
 
-    A change of class is forgiven while the confidence in the original's class moves by at most the `tolerance`; with
-    labels only there is no confidence, and nothing is forgiven.
+    A change of class is allowed if the probability of the original's class moves by at most `tolerance`; for a model
+    that returns only labels, no change is allowed.
 
     >>> from fairway.constraints import Invariance
     >>> Invariance("names", [["Anna is nice", "Li is nice"]]).groups
@@ -98,29 +81,13 @@ class Invariance:
     def __post_init__(self) -> None:
         _check_groups(self)
 
-    def _cases(self) -> Iterable[Sequence[Any]]:
-        return self.groups
-
-    def _fails(self, cases: list[list[int]], said: _Predicted) -> list[bool]:
-        classes, scores = said.classes, said.probabilities
-        return [
-            any(
-                classes[row] != classes[first]
-                and (
-                    scores is None or abs(scores[row][classes[first]] - scores[first][classes[first]]) > self.tolerance
-                )
-                for row in changed
-            )
-            for first, *changed in cases
-        ]
-
 
 @dataclass(frozen=True)
 class Directional:
-    """Groups whose changed inputs must not move a score against the `direction` by more than the `tolerance`.
+    """Groups whose changed inputs must not move a score against `direction` by more than `tolerance`.
 
-    The score is the probability of the class `label`, by default the last one, or with "predicted" of the class that
-    the original gets.
+    The score is the probability of the class `label`, by default the last class; "predicted" is the class predicted for
+    the original.
 
     >>> from fairway.constraints import Directional
     >>> Directional("praise", [["The food came.", "The food came. I love it."]], "up", tolerance=0.1).label
@@ -140,31 +107,15 @@ class Directional:
         if self.label != "predicted" and (self.label != -1 or isinstance(self.label, float)):
             whole(self.label, f"{self.name}: label", least=0)
 
-    def _cases(self) -> Iterable[Sequence[Any]]:
-        return self.groups
-
-    def _fails(self, cases: list[list[int]], said: _Predicted) -> list[bool]:
-        classes, scores = said.classes, said.probabilities
-        if scores is None:
-            raise UsageError(f"{self.name}: a Directional test needs class probabilities, and predict gave labels")
-        if self.label != "predicted" and self.label >= len(scores[0]):
-            raise UsageError(f"{self.name}: label={self.label}, and predict gave {len(scores[0])} classes")
-        sign = 1 if self.direction == "up" else -1
-        failed = []
-        for first, *changed in cases:
-            label = classes[first] if self.label == "predicted" else self.label
-            failed.append(any(sign * (scores[first][label] - scores[row][label]) > self.tolerance for row in changed))
-        return failed
-
 
 Case: TypeAlias = MinimumFunctionality | Invariance | Directional
 
 
 def failure_rate(predict: Callable[[list[Any]], Any], cases: Iterable[Case]) -> float:
-    """The mean over tests of the share of their cases that fail: from 0 to 1, each test weighing the same.
+    """The mean over tests of their share of failing cases, from 0 to 1; every test has the same weight.
 
-    `predict` is called once, with a list of all distinct inputs. It returns labels (n,), or class probabilities (n, k)
-    of the classes 0 to k - 1.
+    `predict` is called once, with a list of all distinct inputs. It returns labels (n,) or probabilities (n, k) of the
+    classes 0 to k - 1.
 
     >>> from fairway.constraints import Invariance, MinimumFunctionality, failure_rate
     >>> suite = [
@@ -179,7 +130,7 @@ def failure_rate(predict: Callable[[list[Any]], Any], cases: Iterable[Case]) -> 
 
 
 def failures(predict: Callable[[list[Any]], Any], cases: Iterable[Case]) -> dict[str, float]:
-    """The share of failing cases of each test, by its name; `failure_rate` is their mean.
+    """Each test's share of failing cases, by name; `failure_rate` is their mean.
 
     >>> from fairway.constraints import MinimumFunctionality, failures
     >>> failures(lambda texts: [1] * len(texts), [MinimumFunctionality("words", ["good", "bad"], [1, 0])])
@@ -197,18 +148,75 @@ def failures(predict: Callable[[list[Any]], Any], cases: Iterable[Case]) -> dict
         if not isinstance(case, Case):
             raise UsageError(f"cases has {case!r}: MinimumFunctionality, Invariance or Directional is expected")
         if case.name in names:
-            raise UsageError(f"two tests are named {case.name!r}: a name of its own for each is expected")
+            raise UsageError(f"two tests are named {case.name!r}: a different name for each is expected")
         names.add(case.name)
     inputs: list[Any] = []
     seen: dict[Any, int] = {}
-    rows = [[[_row(given, inputs, seen) for given in group] for group in case._cases()] for case in suite]
-    said = _read(predict(list(inputs)), len(inputs))
-    failed = [case._fails(places, said) for case, places in zip(suite, rows, strict=True)]
+    rows = [[[_row(given, inputs, seen) for given in group] for group in _groups(case)] for case in suite]
+    predicted = _read(predict(list(inputs)), len(inputs))
+    failed = [_failed(case, groups, predicted) for case, groups in zip(suite, rows, strict=True)]
     return {case.name: sum(each) / len(each) for case, each in zip(suite, failed, strict=True)}
 
 
+def _groups(case: Case) -> Sequence[Sequence[Any]]:
+    return [(given,) for given in case.inputs] if isinstance(case, MinimumFunctionality) else case.groups
+
+
+def _failed(case: Case, groups: list[list[int]], predicted: _Predicted) -> list[bool]:
+    """Whether each group of inputs, given by their indices, fails the test."""
+    if isinstance(case, MinimumFunctionality):
+        return _fails_functionality(case, groups, predicted)
+    if isinstance(case, Invariance):
+        return _fails_invariance(case, groups, predicted)
+    return _fails_direction(case, groups, predicted)
+
+
+def _fails_functionality(case: MinimumFunctionality, groups: list[list[int]], predicted: _Predicted) -> list[bool]:
+    if predicted.probabilities is not None:
+        classes = range(len(predicted.probabilities[0]))
+        for label in (label for allowed in case.labels for label in allowed):
+            if label not in classes:
+                raise UsageError(
+                    f"{case.name}: label {label!r} is expected, but predict returned probabilities of "
+                    f"{len(classes)} classes, 0 to {classes[-1]}"
+                )
+    texts = {isinstance(label, str) for allowed in case.labels for label in allowed}
+    if texts != {isinstance(predicted.classes[row], str) for (row,) in groups} and len(texts) == 1:
+        raise UsageError(
+            f"{case.name}: labels like {case.labels[0][0]!r} are expected, but predict returned "
+            f"{predicted.classes[0]!r}"
+        )
+    return [predicted.classes[row] not in allowed for (row,), allowed in zip(groups, case.labels, strict=True)]
+
+
+def _fails_invariance(case: Invariance, groups: list[list[int]], predicted: _Predicted) -> list[bool]:
+    classes, scores = predicted.classes, predicted.probabilities
+
+    def fails(first: int, row: int) -> bool:
+        label = classes[first]
+        return classes[row] != label and (
+            scores is None or abs(scores[row][label] - scores[first][label]) > case.tolerance
+        )
+
+    return [any(fails(first, row) for row in changed) for first, *changed in groups]
+
+
+def _fails_direction(case: Directional, groups: list[list[int]], predicted: _Predicted) -> list[bool]:
+    classes, scores = predicted.classes, predicted.probabilities
+    if scores is None:
+        raise UsageError(f"{case.name}: a Directional test needs class probabilities, but predict returned labels")
+    if case.label != "predicted" and case.label >= len(scores[0]):
+        raise UsageError(f"{case.name}: label={case.label}, but predict returned {len(scores[0])} classes")
+    sign = 1 if case.direction == "up" else -1
+    failed = []
+    for first, *changed in groups:
+        label = classes[first] if case.label == "predicted" else case.label
+        failed.append(any(sign * (scores[first][label] - scores[row][label]) > case.tolerance for row in changed))
+    return failed
+
+
 def _row(given: Any, inputs: list[Any], seen: dict[Any, int]) -> int:
-    """The place of an input among the distinct ones; what cannot be hashed is not compared."""
+    """The index of an input in `inputs`, to which a new one is appended; unhashable inputs always count as new."""
     try:
         row = seen.setdefault(given, len(inputs))
     except TypeError:
@@ -218,36 +226,36 @@ def _row(given: Any, inputs: list[Any], seen: dict[Any, int]) -> int:
     return row
 
 
-def _read(said: Any, n: int) -> _Predicted:
-    table = np.asarray(said)
-    if table.ndim not in {1, 2} or len(table) != n:
+def _read(returned: Any, n: int) -> _Predicted:
+    values = np.asarray(returned)
+    if values.ndim not in {1, 2} or len(values) != n:
         raise UsageError(
-            f"predict returned the shape {table.shape} for {n} inputs: ({n},) or ({n}, classes) is expected"
+            f"predict returned the shape {values.shape} for {n} inputs: ({n},) or ({n}, classes) is expected"
         )
-    if table.dtype.kind == "f" and not np.isfinite(table).all():
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise UsageError("predict returned NaN or infinity: labels or class probabilities are expected")
     if (
-        table.dtype.kind not in "biufUO"
-        or table.dtype.kind == "O"
-        and not all(isinstance(value, str | int) for value in table.ravel().tolist())
+        values.dtype.kind not in "biufUO"
+        or values.dtype.kind == "O"
+        and not all(isinstance(value, str | int) for value in values.ravel().tolist())
     ):
         raise UsageError(
-            f"predict returned {table.ravel()[:1].tolist()[0]!r}: labels or class probabilities are expected"
+            f"predict returned {values.ravel()[:1].tolist()[0]!r}: labels or class probabilities are expected"
         )
-    if table.ndim == 1:
-        if table.dtype.kind == "f" and not (table == np.floor(table)).all():
+    if values.ndim == 1:
+        if values.dtype.kind == "f" and not (values == np.floor(values)).all():
             raise UsageError(f"predict returned fractions: labels, or class probabilities ({n}, classes), are expected")
-        return _Predicted(table.tolist(), None)
-    if table.shape[1] < 2:  # noqa: PLR2004
+        return _Predicted(values.tolist(), None)
+    if values.shape[1] < 2:  # noqa: PLR2004
         raise UsageError(
-            f"predict returned the shape {table.shape}: probabilities of at least two classes are expected"
+            f"predict returned the shape {values.shape}: probabilities of at least two classes are expected"
         )
-    return _Predicted(table.argmax(axis=1).tolist(), table.tolist())
+    return _Predicted(values.argmax(axis=1).tolist(), values.tolist())
 
 
 def _check_name(name: Any) -> None:
     if not isinstance(name, str) or not name:
-        raise UsageError(f"name={name!r}: a text that is not empty is expected")
+        raise UsageError(f"name={name!r}: a non-empty string is expected")
 
 
 def _filled(values: Any, what: str) -> tuple[Any, ...]:
@@ -265,7 +273,7 @@ def _check_groups(test: Invariance | Directional) -> None:
     alone = next((group for group in groups if len(group) == 1), None)
     if alone is not None:
         raise UsageError(
-            f"{test.name}: {alone[0]!r} is alone in its group: an original and what it became are expected"
+            f"{test.name}: {alone[0]!r} is alone in its group: an original and its changed versions are expected"
         )
     if not is_number(test.tolerance) or not test.tolerance >= 0:
         raise UsageError(f"{test.name}: tolerance={test.tolerance!r}: a number of at least 0 is expected")

@@ -1,4 +1,4 @@
-"""CheckList's test suites as JSON: a list of tests, each with its name, type and data."""
+"""Reads CheckList's test suites from JSON."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any
 from fairway.constraints.behaviour import Case, Directional, Invariance, MinimumFunctionality
 from fairway.errors import UsageError
 
-_INV_TOLERANCE = 0.1  # of CheckList's INV, where a file does not say
+_INV_TOLERANCE = 0.1  # CheckList's default
 _EXPECTED = ("labels", "direction", "tolerance", "label")
 
 
 def load_cases(path: str | PathLike[str], *, expect: Mapping[str, Mapping[str, Any]] | None = None) -> list[Case]:
-    """A suite from a JSON file, gzipped or not: a list of tests, each with its `name`, `type` and `data`.
+    """The suite in a JSON file, gzipped or not: a list of tests, each with a `name`, a `type` and `data`.
 
-    MFT has a list of inputs and `labels`; INV and DIR have a list of groups, the original first. DIR has a `direction`,
-    both may have a `tolerance` (INV 0.1 by default, as in CheckList). Where `run_idxs` is there, only these cases are
-    taken. CheckList keeps some expectations as code: `expect` gives them by the name of the test, such as
-    `{"not negative": {"labels": (1, 2)}, "praise": {"direction": "up", "tolerance": 0.1}}`. MFT without labels and DIR
-    without a direction are left out.
+    An MFT test has a list of inputs and `labels`; INV and DIR tests have a list of groups, the original first. DIR has
+    a `direction`; both may have a `tolerance` (for INV 0.1 by default, as in CheckList). `run_idxs` selects cases.
+    CheckList keeps some expectations in code; `expect` supplies them by test name, as in
+    `{"not negative": {"labels": (1, 2)}, "praise": {"direction": "up", "tolerance": 0.1}}`. An MFT test without labels
+    and a DIR test without a direction are left out.
 
     >>> import json, pathlib, tempfile
     >>> from fairway.constraints import load_cases
@@ -53,16 +53,16 @@ def load_cases(path: str | PathLike[str], *, expect: Mapping[str, Mapping[str, A
     more = expect or {}
     unknown = sorted(set(more) - {test["name"] for test in tests})
     if unknown:
-        raise UsageError(f"expect names {unknown[0]!r}, and no test in {path} is called so")
-    odd = [key for said in more.values() for key in said if key not in _EXPECTED]
+        raise UsageError(f"expect names {unknown[0]!r}, but no test in {path} has that name")
+    odd = [key for expected in more.values() for key in expected if key not in _EXPECTED]
     if odd:
-        raise UsageError(f"expect has {odd[0]!r}: {', '.join(_EXPECTED)} are what a test may expect")
+        raise UsageError(f"expect has the key {odd[0]!r}: only {', '.join(_EXPECTED)} are allowed")
     suite = [case for test in tests if (case := _case({**test, **more.get(test["name"], {})})) is not None]
-    still = sorted(set(more) - {case.name for case in suite})
-    if still:
-        raise UsageError(f"expect does not say enough of {still[0]!r}: labels of an MFT, or the direction of a DIR")
+    incomplete = sorted(set(more) - {case.name for case in suite})
+    if incomplete:
+        raise UsageError(f"expect is incomplete for {incomplete[0]!r}: MFT needs labels, DIR a direction")
     if not suite:
-        raise UsageError(f"{path}: no test says what it expects; expect= can")
+        raise UsageError(f"{path}: no test states what it expects; pass expect=")
     return suite
 
 
@@ -71,7 +71,7 @@ def _case(test: Mapping[str, Any]) -> Case | None:
     chosen = test.get("run_idxs")
     if chosen is not None:
         if not all(isinstance(i, int) and 0 <= i < len(data) for i in chosen):
-            raise UsageError(f"{name}: run_idxs are places among its {len(data)} cases")
+            raise UsageError(f"{name}: run_idxs={chosen!r}: indices of its {len(data)} cases are expected")
         data = [data[i] for i in chosen]
     if kind == "MFT":
         if isinstance(labels, list) and chosen is not None and len(labels) == len(test["data"]):
@@ -79,7 +79,7 @@ def _case(test: Mapping[str, Any]) -> Case | None:
         return None if labels is None else MinimumFunctionality(name, data, labels)
     if not all(isinstance(group, list) for group in data):
         raise UsageError(f"{name}: a list of groups, the original first, is expected")
-    groups = [group for group in data if len(group) > 1]  # CheckList leaves an original alone where no change applies
+    groups = [group for group in data if len(group) > 1]  # where no change applies, CheckList writes only the original
     if not groups:
         return None
     if kind == "INV":

@@ -1,4 +1,4 @@
-"""What a model costs where it runs: the seconds of a prediction, and its bytes."""
+"""What a model costs in production: seconds per prediction, and bytes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from fairway.checks import fraction, positive, whole
 from fairway.errors import UsageError
 
 _BLOCKS = 5
-_CALLS = 30  # at the least, over all blocks
+_CALLS = 30  # at least, over all blocks
 _WARM_UP = 3
 _LARGEST = 100_000
-_SLICES = 256  # at the most, so that many rows are not copied one by one
+_SLICES = 256  # batches to cut at most, since each is a copy
 
 
 def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None = 1, seconds: float = 0.2) -> float:
-    """The seconds of one prediction call, at a quantile of many calls.
+    """The seconds that one prediction call takes, at a quantile of many calls.
 
-    `model` has a `predict`, or is itself called; `rows` is an array, a DataFrame or a list. Each call gets the next
-    `batch` rows, cut beforehand, or all of them with None. After a warm-up, calls are timed for at least `seconds`, and
-    at least 30 times, in five blocks: the median of the blocks' quantiles counts, so that a busy moment of the machine
-    does not. The garbage collector is off meanwhile. A model on a GPU must have finished when its `predict` returns.
+    `model` has a `predict` method or is a function; `rows` is an array, a DataFrame or a list. Each call gets the next
+    `batch` rows, prepared beforehand, or all rows if `batch` is None. After a warm-up, at least 30 calls are timed for
+    at least `seconds`, in five blocks with the garbage collector off; the result is the median of the blocks'
+    quantiles, which ignores a short load on the machine. `predict` must not return before a GPU has finished.
 
     >>> from fairway.constraints import latency
     >>> latency(len, ["good", "bad"], quantile=0.5, seconds=0.01) > 0
@@ -39,12 +39,12 @@ def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None 
     positive(seconds, "seconds", what="number of seconds")
     predict = getattr(model, "predict", model)
     if not callable(predict):
-        raise UsageError(f"model={model!r}: something with a predict, or a function of rows, is expected")
+        raise UsageError(f"model={model!r}: an object with a predict method, or a function of rows, is expected")
     batches = itertools.cycle(_batches(rows, batch))
     for _ in range(_WARM_UP):
-        said = predict(next(batches))
-        if isinstance(said, Iterator) or inspect.isawaitable(said):
-            raise UsageError(f"predict returned a {type(said).__name__}: it has computed nothing yet")
+        returned = predict(next(batches))
+        if isinstance(returned, Iterator) or inspect.isawaitable(returned):
+            raise UsageError(f"predict returned a {type(returned).__name__}, which has computed nothing yet")
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -87,7 +87,7 @@ def _batches(rows: Any, batch: int | None) -> list[Any]:
 
 
 def model_size(model: Any) -> int:
-    """The bytes of a model as pickled, with cloudpickle for what pickle cannot; they are counted and not kept.
+    """The size of a pickled model in bytes, by cloudpickle if pickle fails; the bytes are counted, not stored.
 
     >>> from fairway.constraints import model_size
     >>> model_size(bytes(1000))
@@ -105,7 +105,7 @@ def model_size(model: Any) -> int:
 
 
 class _Sink:
-    """A file that only counts what is written to it."""
+    """A file that only counts the bytes written to it."""
 
     def __init__(self) -> None:
         self.bytes = 0

@@ -1,9 +1,8 @@
 """How differently a model treats groups of people: Fairlearn's metrics, in a hundredth of its time.
 
-A limit is paid for at every step where that is cheap enough, so its price decides how well it is kept. These agree with
-Fairlearn's functions of the same names (which `group_gap` calls), but for two things: input that would give a wrong
-number is refused, and what is undefined is NaN, which fairway counts as violated. Fairlearn takes the rate of a group
-without cases for 0, so a tiny sample can look fair.
+Cheap constraints are checked more often, so speed matters. The functions agree with Fairlearn's of the same names,
+except that input which would give a wrong number is refused, and an undefined metric is NaN, which fairway counts as
+violated. Fairlearn takes the rate of a group without cases to be 0, so a tiny sample can look fair.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from fairway.errors import MissingDependency, UsageError
 def equalized_odds_difference(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
     """The larger of the gaps between groups in true-positive and in false-positive rate; 0 is fair.
 
-    Labels are 0 and 1, or -1 and 1. `sensitive_features` has one value a row, or several columns, whose combinations
-    are then the groups. NaN if a group has no positives or no negatives.
+    Labels are 0 and 1, or -1 and 1. `sensitive_features` has one value per row, or several columns whose combinations
+    are the groups. NaN if a group has no positives or no negatives.
 
     >>> from fairway.constraints import equalized_odds_difference
     >>> equalized_odds_difference([0, 0, 1, 1], [1, 0, 1, 1], sensitive_features=["a", "b", "a", "b"])
@@ -37,7 +36,7 @@ def equalized_odds_difference(y_true: Any, y_pred: Any, *, sensitive_features: A
 def equalized_odds_ratio(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
     """The smaller of the ratios between groups of true-positive and of false-positive rates; 1 is fair.
 
-    NaN if a group has no positives or no negatives, or if no positive is found in any group.
+    NaN if a group has no positives or no negatives, or if nothing is predicted positive in any group.
 
     >>> from fairway.constraints import equalized_odds_ratio
     >>> groups = ["a", "a", "a", "b", "b", "b"]
@@ -66,7 +65,7 @@ def equal_opportunity_difference(
 def demographic_parity_difference(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
 ) -> float:
-    """The gap between groups in the share that is predicted positive; 0 is fair.
+    """The gap between groups in the share predicted positive; 0 is fair.
 
     >>> from fairway.constraints import demographic_parity_difference
     >>> demographic_parity_difference([0, 0, 1, 1], [1, 0, 1, 1], sensitive_features=["a", "b", "a", "b"])
@@ -76,7 +75,7 @@ def demographic_parity_difference(
 
 
 def demographic_parity_ratio(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
-    """The smallest over the largest share that is predicted positive in a group; 1 is fair. NaN if nobody is.
+    """The smallest share predicted positive in a group over the largest; 1 is fair. NaN if nobody is.
 
     The "four-fifths rule" is `fw.AtLeast("parity", 0.8)`.
 
@@ -90,9 +89,9 @@ def demographic_parity_ratio(y_true: Any, y_pred: Any, *, sensitive_features: An
 def group_gap(
     metric: Callable[..., float], y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
 ) -> float:
-    """The largest minus the smallest `metric(y_true, y_pred)` of a group, for any metric; NaN if one of them is.
+    """The largest minus the smallest `metric(y_true, y_pred)` of a group, for any metric; NaN if one group's is.
 
-    Probabilities and numbers to regress are welcome here. With a `sample_weight`, the metric is called with it.
+    It also works for probabilities and for regression. `sample_weight` is passed on to the metric. Needs Fairlearn.
 
     >>> from fairway.constraints import group_gap
     >>> def error(y_true, y_pred):
@@ -121,7 +120,7 @@ def group_gap(
 
 
 class _Rates:
-    """The share that is predicted positive, in each group."""
+    """The share predicted positive in each group."""
 
     def __init__(self, y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any) -> None:
         self._truth, self._predicted = _labels(y_true, "y_true"), _labels(y_pred, "y_pred")
@@ -129,7 +128,7 @@ class _Rates:
         self._groups, self._weights = groups, np.ones(len(groups)) if weights is None else weights
 
     def of(self, label: int | None) -> NDArray[np.float64]:
-        """Among all rows, or those with this true label (groups,): NaN for a group that has none."""
+        """The rates (groups,) among rows with this true label, or among all; NaN for a group without such rows."""
         weights = self._weights if label is None else self._weights * (self._truth == label)
         with np.errstate(invalid="ignore"):
             return np.bincount(self._groups, weights * self._predicted) / np.bincount(self._groups, weights)
@@ -157,22 +156,22 @@ def _metric_frame() -> Any:
 
 def _column(values: Any, name: str) -> NDArray[Any]:
     column = _array(values, name)
-    if column.ndim == 2 and column.shape[1] == 1:  # noqa: PLR2004 - a column is a column
+    if column.ndim == 2 and column.shape[1] == 1:  # noqa: PLR2004
         column = column[:, 0]
     if column.ndim != 1:
-        raise UsageError(f"{name} has shape {column.shape}: one value a row is expected")
+        raise UsageError(f"{name} has shape {column.shape}: one value per row is expected")
     return column
 
 
 def _array(values: Any, name: str) -> NDArray[Any]:
-    """Values as they are: a list of texts and NaN is not made all text."""
+    """An array of the values as they are: NaN in a list of strings stays a number."""
     if isinstance(values, np.ma.MaskedArray):
-        raise UsageError(f"{name} is masked: leave out what is not to count")
+        raise UsageError(f"{name} is masked: remove the masked rows")
     return np.asarray(values) if hasattr(values, "__array__") else np.array(values, dtype=object)
 
 
 def _labels(values: Any, name: str) -> NDArray[np.int64]:
-    """1 where a label is 1, and 0 where it is 0 or -1, which are the labels that Fairlearn knows."""
+    """1 where a label is 1, and 0 where it is 0 or -1; Fairlearn accepts no other labels."""
     column = _column(values, name)
     seen = set(column.tolist())
     if seen <= {0, 1} or seen <= {-1, 1}:
@@ -189,7 +188,7 @@ def _labels(values: Any, name: str) -> NDArray[np.int64]:
 def _rows(
     truth: NDArray[Any], predicted: NDArray[Any], sensitive_features: Any, sample_weight: Any
 ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
-    """The number of each row's group, and its weight, with everything of one length."""
+    """The group number and the weight of each row, after checking that all lengths agree."""
     if sensitive_features is None:
         raise UsageError("sensitive_features=None: the group of each row is expected")
     keys = _keys(sensitive_features)
@@ -199,20 +198,18 @@ def _rows(
         raise UsageError(f"sample_weight={repr(sample_weight)[:80]}: a number for each row is expected") from None
     for name, rows in (("y_pred", predicted), ("sensitive_features", keys), ("sample_weight", weights)):
         if rows is not None and len(rows) != len(truth):
-            raise UsageError(f"{name} has {len(rows)} rows and y_true has {len(truth)}: as many are expected")
+            raise UsageError(f"{name} has {len(rows)} rows and y_true has {len(truth)}: equal lengths are expected")
     if weights is not None and not (np.isfinite(weights) & (weights >= 0)).all():
-        raise UsageError("sample_weight has values that are negative or not finite")
+        raise UsageError("sample_weight has negative or non-finite values: numbers of at least 0 are expected")
     number: dict[Hashable, int] = {}
     groups = np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
     if any(_missing(part) for key in number for part in (key if isinstance(key, tuple) else (key,))):
-        raise UsageError(
-            "sensitive_features has missing values: give these rows a group of their own, or leave them out"
-        )
+        raise UsageError("sensitive_features has missing values: give these rows a group of their own, or remove them")
     return groups, weights
 
 
 def _keys(sensitive_features: Any) -> list[Any]:
-    """What tells the groups apart, row by row; several columns may come as a table, or by name."""
+    """The key of each row's group; several columns may come as a 2-D array, or by name."""
     if isinstance(sensitive_features, Mapping):
         columns = [_column(column, f"sensitive_features[{name!r}]") for name, column in sensitive_features.items()]
         if len({len(column) for column in columns}) != 1:
@@ -225,5 +222,5 @@ def _keys(sensitive_features: Any) -> list[Any]:
 
 
 def _missing(value: Any) -> bool:
-    """None, NaN, and pandas' NA and NaT, the first of which refuses to be compared."""
+    """Whether a value is None, NaN, or pandas' NaT or NA, which cannot be compared."""
     return value is None or type(value).__name__ in {"NAType", "NaTType"} or bool(value != value)  # noqa: PLR0124

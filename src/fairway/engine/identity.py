@@ -1,6 +1,6 @@
 """What a study is, as JSON and back: its space, objective, constraints, seed, sampler, stopper and terminator.
 
-Only classes listed here are built from JSON, so that opening somebody else's study runs none of their code.
+Only classes that the registry lists are built from JSON.
 """
 
 from __future__ import annotations
@@ -9,36 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from fairway import registry
 from fairway.errors import StorageError, UsageError
-from fairway.problem import AtLeast, AtMost, Maximize, Minimize, Problem
-from fairway.samplers.blend import Blend
-from fairway.samplers.bore import BORE
-from fairway.samplers.gp import GP
-from fairway.samplers.random import Random
+from fairway.problem import Problem
 from fairway.samplers.sampler import Sampler
-from fairway.samplers.tpe import CTPE, TPE
-from fairway.space import Choice, Float, Int, Space
-from fairway.stoppers.ace import ACE
-from fairway.stoppers.asha import ASHA
-from fairway.stoppers.half_at import HalfAt
-from fairway.stoppers.median import Median
-from fairway.stoppers.never import Never
-from fairway.stoppers.pilot import Pilot
+from fairway.space import Space
 from fairway.stoppers.stopper import Stopper
-from fairway.terminators.improvement import ExpectedImprovementBelow, ProbabilityOfImprovementBelow
-from fairway.terminators.plateau import Plateau, Target
-from fairway.terminators.regret import RegretBound
 from fairway.terminators.terminator import AllOf, AnyOf, Terminator
-
-_KINDS: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        *(Float, Int, Choice, Minimize, Maximize, AtMost, AtLeast),
-        *(Pilot, ACE, ASHA, Median, HalfAt, Never),
-        *(Random, TPE, CTPE, GP, BORE, Blend),
-        *(RegretBound, ExpectedImprovementBelow, ProbabilityOfImprovementBelow, Plateau, Target, AnyOf, AllOf),
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -119,7 +96,7 @@ def _short(value: Any) -> str:
 def _plain(part: Any) -> Any:
     if is_dataclass(part):
         kind = type(part)
-        name = kind.__name__ if _KINDS.get(kind.__name__) is kind else f"{kind.__module__}.{kind.__qualname__}"
+        name = kind.__name__ if registry.kind(kind.__name__) is kind else f"{kind.__module__}.{kind.__qualname__}"
         return {"kind": name, **{item.name: _plain(getattr(part, item.name)) for item in fields(part)}}
     if isinstance(part, Mapping):
         return {name: _plain(value) for name, value in part.items()}
@@ -132,7 +109,7 @@ def _build(part: Mapping[str, Any] | None) -> Any:
     if part is None:
         return None
     arguments = dict(part)
-    kind = _KINDS.get(arguments.pop("kind"))
+    kind = registry.kind(arguments.pop("kind"))
     if kind in (AnyOf, AllOf):
         arguments["parts"] = [_build(each) for each in arguments["parts"]]
         kind = None if None in arguments["parts"] else kind

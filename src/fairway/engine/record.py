@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairway.engine.events import Status
 from fairway.problem import Problem
 from fairway.space import Space, Value
+
+
+class Best(NamedTuple):
+    """A checkpoint of a trial: `study.best` is the best feasible one.
+
+    >>> import fairway as fw
+    >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=7)
+    >>> study.optimize(lambda trial: trial.params["x"] ** 2, trials=3)
+    >>> study.best.number, study.best.params
+    (1, {'x': 0.0261884112})
+    """
+
+    number: int
+    step: int
+    params: Mapping[str, Value]
+    metrics: Mapping[str, float | None]
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Rules on every report: is a constraint worth paying for, is this the best feasible checkpoint, does the trial stop.
 
-A worker decides from its own referee in microseconds. Referees that have folded in the same reports agree, in whatever
-order the trials reached them (each trial's own reports in their order), because all they keep are ranks, counts,
-integer sums and a minimum.
+A worker decides from its own referee in microseconds. Two referees that have replayed the same reports agree, whatever
+the order in which the trials reached them (each trial's own reports in order): they keep only ranks, counts, integer
+sums and a minimum.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fairway import feasibility
+from fairway.engine import payment
 from fairway.engine.events import ABSENT, SAVED, Reported, Told
+from fairway.engine.measurement import Observation, Spread
+from fairway.engine.payment import Offer, Pace
 from fairway.problem import Problem
 from fairway.stoppers.stopper import Stopper, StopperState
 
@@ -26,17 +29,6 @@ class Incumbent(NamedTuple):
     number: int
     step: int
     values: tuple[float | None, ...]
-
-
-class Pace(NamedTuple):
-    """How a trial will go: its total number of steps, and when its constraints may be paid for.
-
-    `interval` is in steps; with `at_end` there is one check when training ends, of the best checkpoint.
-    """
-
-    total: int | None
-    interval: int | None
-    at_end: bool
 
 
 class Referee:
@@ -91,14 +83,14 @@ class Referee:
         return sum(self.check_ns) * self.train_rows / (max(self.train_ns, 1) * self.check_rounds)
 
     def begin(self, total: int | None) -> Pace:
-        """Fix a trial's pace, given how many steps it means to take."""
+        """Fix a trial's pace, given the number of steps it plans."""
         self.acts += 1
         longest = self.stopper.longest
         if longest is not None:
             total = longest if total is None else min(total, longest)
         interval = self.stopper.interval if self.problem.constraints else 1
         if interval == "end":
-            return Pace(total, total, at_end=True)
+            return Pace(total, total, at_end=total != 1)
         if interval != "adaptive":
             return Pace(total, interval, at_end=False)
         if total is None:
@@ -106,9 +98,20 @@ class Referee:
         best = self.stopper.adapted(self.cost_ratio(), total)
         return Pace(total, best, at_end=best > 1)
 
-    def worth(self, number: int, step: int, loss: float, train_ns: int) -> bool:
-        """Whether a constraint that the interval allows is paid for: the skip rule, and what the stopper says."""
-        return loss <= self.bar and self.state.due(number, step, loss, train_ns)
+    def pays(self, number: int, pace: Pace, offer: Offer, train_ns: int) -> bool:
+        """Whether the constraints that a trial offers are paid for, as far as this referee knows.
+
+        When training has ended (`train_ns` ABSENT), the stopper has nothing to wait for and is not asked.
+        """
+        if not offer.lazy or offer.loss > self.bar:  # by far the most common case
+            return False
+        agreed = train_ns == ABSENT or self.state.due(number, offer.step, offer.loss, train_ns)
+        return payment.pays(pace, self.bar, offer, agreed=agreed, priced=self.check_rounds > 0)
+
+    def commit(self) -> tuple[int, int]:
+        """Make the choice to pay an act of this referee: its number, and the log position seen."""
+        self.acts += 1
+        return self.acts, self.seen
 
     def check_order(self, offered: Collection[int]) -> Collection[int]:
         """The constraints offered, the likeliest to be violated per second of checking first."""
@@ -123,45 +126,38 @@ class Referee:
 
         return sorted(offered, key=lambda i: (-promise(i), i))
 
-    def rule(
-        self,
-        number: int,
-        step: int,
-        loss: float,
-        violation: float | None,
-        values: Sequence[float | None],
-        prices: Sequence[int],
-        train_ns: int,
-        provisional: bool = False,
-    ) -> tuple[str | None, bool]:
-        """Fold one row in; why the trial stops (or None), and whether this is now the best feasible checkpoint."""
+    def rule(self, number: int, observation: Observation) -> tuple[str | None, bool]:
+        """Take in one row: why the trial stops (or None), and whether this is now the best feasible checkpoint."""
+        step, _, loss, values, prices, violation, train_ns, _, spread, _ = observation
         self.acts += 1
         if train_ns >= 0:
             self.train_ns += train_ns
             self.train_rows += 1
         if prices is self.all_saved:
             self._all_saved_rows += 1
+            paid = 0
         else:
-            self._tally(values, prices, late=train_ns == ABSENT)
+            paid = self._tally(values, prices, late=train_ns == ABSENT)
         if self._counts_costs:
-            self.state.spend(number, max(train_ns, 0), sum(price for price in prices if price > 0))
+            self.state.spend(number, max(train_ns, 0), paid)
+        if spread is not None and observation.provisional:
+            return self.state.judge_folds(number, step, loss, violation), False
         improved = False
-        if violation == 0.0 and not provisional:
+        if violation == 0.0:
             best = self.incumbent
             if best is None or (loss, number, step) < best[:3]:
                 self.incumbent = Incumbent(loss, number, step, tuple(values))
                 improved = True
                 if self.stopper.skip:
                     self.bar = loss
-        judge = self.state.judge_folds if provisional else self.state.judge
-        return judge(number, step, loss, violation), improved
+        return self.state.judge(number, step, loss, violation), improved
 
-    def _tally(self, values: Sequence[float | None], prices: Sequence[int], *, late: bool) -> None:
-        """Count what was paid and saved; what is paid late was counted as saved when it was offered."""
-        paid = False
+    def _tally(self, values: Sequence[float | None], prices: Sequence[int], *, late: bool) -> int:
+        """Count what was paid and saved, and sum what was paid; what is paid late was counted as saved before."""
+        paid = 0
         for i, price in enumerate(prices):
             if price > 0:
-                paid = True
+                paid += price
                 self.check_ns[i] += price
                 self.checks[i] += 1
                 self._saved[i] -= late
@@ -169,7 +165,8 @@ class Referee:
                     self.violated[i] += 1
             elif price == SAVED and not late:
                 self._saved[i] += 1
-        self.check_rounds += paid
+        self.check_rounds += paid > 0
+        return paid
 
     def finish(self, number: int, *, completed: bool) -> int:
         """A trial of this worker ended; the number of this act."""
@@ -177,19 +174,14 @@ class Referee:
         self.state.finish(number, completed=completed)
         return self.acts
 
-    def fold(self, event: Reported | Told) -> None:
+    def replay(self, event: Reported | Told) -> None:
         """Learn what another referee ruled on; that is no act of this one."""
         acts = self.acts
         if isinstance(event, Told):
             self.finish(event.number, completed=event.status == "completed")
         else:
-            sign, constraints = self.problem.objective.sign, self.problem.constraints
-            columns = (event.step, event.objective, event.values, event.check_ns, event.train_ns, event.provisional)
-            rows = zip(*(column.tolist() for column in columns), strict=True)
-            for step, objective, row, prices, train_ns, provisional in rows:
-                values = [value if price >= 0 else None for value, price in zip(row, prices, strict=True)]
-                violation = feasibility.violation(constraints, values)
-                self.rule(event.number, step, sign * objective, violation, values, prices, train_ns, provisional)
+            for observation in observations(event, self.problem):
+                self.rule(event.number, observation)
         self.acts = acts
 
     def reason(self, objective: float, values: Sequence[float | None], verdict: str) -> str:
@@ -201,3 +193,30 @@ class Referee:
         ]
         measured = " and ".join(broken) or f"{self.problem.objective.metric} {objective:.4g}"
         return f"{measured}, {verdict}"
+
+
+def observations(event: Reported, problem: Problem) -> Iterator[Observation]:
+    """The rows of an event as they were ruled on."""
+    sign, constraints = problem.objective.sign, problem.constraints
+    columns = (event.step, event.objective, event.values, event.check_ns, event.train_ns)
+    spreads = {int(row): Spread(noise, int(folds), int(of)) for row, noise, folds, of in event.noise.tolist()}
+    payments = {row: (act, seen) for row, act, seen in event.payments.tolist()}
+    trained = event.step[event.train_ns >= 0]
+    final = int(trained.max()) if event.over and len(trained) else event.total
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    for i, (step, objective, row, prices, train_ns) in enumerate(rows):
+        values = [value if price >= 0 else None for value, price in zip(row, prices, strict=True)]
+        violation = feasibility.violation(constraints, values)
+        last = step in (final, event.total) or train_ns == ABSENT
+        yield Observation(
+            step,
+            objective,
+            sign * objective,
+            values,
+            prices,
+            violation,
+            train_ns,
+            last,
+            spreads.get(i),
+            payments.get(i),
+        )

@@ -1,7 +1,7 @@
 """Makes every ruling of a study again from its log, the terminator's verdicts included, and compares.
 
-Each worker's referee is rebuilt: before each of its acts, what others had written up to the position it had seen is
-folded in. So a decision that was taken on stale knowledge is checked against just that knowledge.
+Each worker's referee is rebuilt and asked again: before each of its acts it learns what others had written up to the
+position that the worker had seen. A decision that was taken on stale knowledge is checked against that knowledge.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from fairway import feasibility
-from fairway.engine.events import ABSENT, SAVED, Event, Judged, Opened, Reported, Told
+from fairway.engine.events import SAVED, Event, Judged, Opened, Reported, Told
 from fairway.engine.identity import Identity
 from fairway.engine.ledger import Ledger
-from fairway.engine.referee import Pace, Referee
+from fairway.engine.measurement import Observation
+from fairway.engine.payment import Offer, Pace
+from fairway.engine.referee import Referee, observations
 from fairway.errors import StorageError
 from fairway.problem import Problem
 from fairway.stoppers.stopper import Stopper
@@ -68,7 +70,7 @@ def _judge_again(events: Sequence[Event], result: Verification) -> None:
         return
     ledger = Ledger(first.space, first.problem, first.seed or 0)
     for event in events:
-        ledger.fold(event)
+        ledger.replay(event)
         if not isinstance(event, Judged):
             continue
         if event.worker not in identities:
@@ -118,25 +120,30 @@ class _Worker:
         self._worker, self._result = worker, result
         self._referee = Referee(problem, stopper)
         self._paces = defaultdict[int, Pace](lambda: Pace(None, 1, at_end=False))  # by trial
-        self._verdicts: dict[int, str] = {}
+        self._stops: dict[int, str] = {}  # the stopper's reasons, by trial
 
     def verify(self, events: Sequence[Event]) -> None:
-        folded = 0
+        replayed = 0
+        rows: dict[int, list[Observation]] = {}  # by event
         for act in _acts(self._worker, events):
-            while folded < min(act.seen, len(events)):
-                other = events[folded]
+            while replayed < min(act.seen, len(events)):
+                other = events[replayed]
                 if isinstance(other, Reported | Told) and other.worker != self._worker:
-                    self._referee.fold(other)
-                folded += 1
+                    self._referee.replay(other)
+                replayed += 1
             self._result.rulings += 1
-            if isinstance(act.event, Told):
-                self._finish(act.event)
-            elif act.kind == "begin":
-                self._begin(act.event)
-            elif act.kind == "pay":
-                self._pay(act.event, act.row)
+            event = act.event
+            if isinstance(event, Told):
+                self._finish(event)
+                continue
+            if act.kind == "begin":
+                self._begin(event)
+                continue
+            observed = rows.get(id(event)) or rows.setdefault(id(event), [*observations(event, self._referee.problem)])
+            if act.kind == "pay":
+                self._pay(event.number, observed[act.row])
             else:
-                self._rule(act.event, act.row)
+                self._rule(event, act.row, observed[act.row])
 
     def _begin(self, event: Reported) -> None:
         pace = self._paces[event.number] = self._referee.begin(event.total)
@@ -147,44 +154,40 @@ class _Worker:
         )
         self._result.expect(holds=same, otherwise=wrong)
 
-    def _pay(self, event: Reported, i: int) -> None:
-        referee, step = self._referee, int(event.step[i])
-        loss = referee.problem.objective.sign * float(event.objective[i])
-        at_end, train_ns = self._paces[event.number].at_end, int(event.train_ns[i])
-        worth = loss <= referee.bar if at_end else referee.worth(event.number, step, loss, train_ns)
-        wrong = f"trial {event.number}, step {step}: constraints were paid for, and need not have been"
-        self._result.expect(holds=worth, otherwise=wrong)
+    def _would_pay(self, number: int, row: Observation, *, lazy: bool) -> bool:
+        """Whether the referee pays at a row, by the rule that the trial asked."""
+        constraints = self._referee.problem.constraints
+        broken = any(
+            price == 0 and value is not None and feasibility.excess(constraint, value) > 0
+            for constraint, value, price in zip(constraints, row.values, row.prices, strict=True)
+        )
+        offer = Offer(row.step, row.loss, lazy, broken, row.last)
+        return self._referee.pays(number, self._paces[number], offer, row.train_ns)
 
-    def _rule(self, event: Reported, i: int) -> None:
-        referee, step, objective = self._referee, int(event.step[i]), float(event.objective[i])
-        problem, where = referee.problem, f"trial {event.number}, step {step}"
-        loss, prices = problem.objective.sign * objective, event.check_ns[i].tolist()
-        values = [value if price >= 0 else None for value, price in zip(event.values[i].tolist(), prices, strict=True)]
-        late = event.train_ns[i] == ABSENT
-        trained = event.step[event.train_ns >= 0]
-        last = step == event.total or bool(event.over and len(trained) and step == trained.max())
-        paid = i in event.payments[:, 0]
-        if any(price > 0 for price in prices):
-            self._result.expect(holds=bool(paid), otherwise=f"{where}: constraints were paid for without a decision")
-        elif not late and not paid and SAVED in prices and not any(price >= 0 for price in prices):
-            pace = self._paces[event.number]
-            due = not pace.at_end and (last or step % (pace.interval or 1) == 0)
-            worth = due and referee.worth(event.number, step, loss, int(event.train_ns[i]))
-            self._result.expect(
-                holds=not worth, otherwise=f"{where}: constraints were not paid for, and should have been"
-            )
-        amount = feasibility.violation(problem.constraints, values)
-        provisional = bool(event.provisional[i])
-        verdict, _ = referee.rule(event.number, step, loss, amount, values, prices, int(event.train_ns[i]), provisional)
-        reason = None if verdict is None or late or last else referee.reason(objective, values, verdict)
+    def _pay(self, number: int, row: Observation) -> None:
+        wrong = f"trial {number}, step {row.step}: constraints were paid for, and need not have been"
+        self._result.expect(holds=self._would_pay(number, row, lazy=True), otherwise=wrong)
+
+    def _rule(self, event: Reported, i: int, row: Observation) -> None:
+        number, where = event.number, f"trial {event.number}, step {row.step}"
+        if row.payment is None:
+            unfounded = any(price > 0 for price in row.prices)
+            self._result.expect(holds=not unfounded, otherwise=f"{where}: constraints were paid for without a decision")
+            # Which checkpoint waits for the end is not in the log, so only pays on the way can be missed.
+            if not self._paces[number].at_end and not unfounded:
+                missed = self._would_pay(number, row, lazy=SAVED in row.prices)
+                wrong = f"{where}: constraints were not paid for, and should have been"
+                self._result.expect(holds=not missed, otherwise=wrong)
+        why, _ = self._referee.rule(number, row)
+        reason = None if why is None or row.last else self._referee.reason(row.objective, row.values, why)
         written = event.verdict if i == len(event.step) - 1 else None
         if written is not None:
-            self._verdicts[event.number] = written
-        again = f"{where}: {written or 'went on'}; ruled again: {reason or 'goes on'}"
+            self._stops[number] = written
+        again = f"{where}: {written or 'continued'}; ruled again: {reason or 'continues'}"
         self._result.expect(holds=written == reason, otherwise=again)
 
     def _finish(self, event: Told) -> None:
-        stopped = self._verdicts.get(event.number)
+        stopped = self._stops.get(event.number)
         agrees = stopped is None or event.status == "failed" or (event.status, event.reason) == ("stopped", stopped)
         wrong = f"trial {event.number} ended as {event.status}, but was stopped: {stopped}"
         self._result.expect(holds=agrees, otherwise=wrong)

@@ -18,15 +18,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from fairway import feasibility
-from fairway.engine.trial import Given, Trial
+from fairway.engine.measurement import Given
+from fairway.engine.trial import Trial
 from fairway.errors import StorageError, UsageError
 from fairway.runners.rebuild import Again
 from fairway.seeds import trial_seed
 from fairway.space import Value
 from fairway.study import Study
 
-Limit: TypeAlias = Callable[[Any, int], float]
+Measure: TypeAlias = Callable[[Any, int], float]
 """What measures a constraint: called with the booster and how many of its rounds to predict with."""
 
 
@@ -63,7 +63,7 @@ class Rounds:
         trial: Trial,
         metric: str,
         *,
-        constraints: Mapping[str, Limit | float] | None,
+        constraints: Mapping[str, Measure | float] | None,
         valid: str | None,
         save_to: str | os.PathLike[str] | None,
     ) -> None:
@@ -77,58 +77,49 @@ class Rounds:
         self._constraints = dict(constraints or {})
         self._valid = valid
         # What is built again is written nowhere.
-        self._folder = None if save_to is None or isinstance(trial, Again) else _folder(save_to)
+        self._folder = None if save_to is None or isinstance(trial.driver, Again) else _folder(save_to)
         self._saved: Path | None = None
+        self._booster: Any = None
+        self._count_at: dict[int, int] = {}  # the rounds of the booster, by step
         self.value = math.nan  # of the objective in the last round
-        self._reporting = 0  # the step that is being reported
-        self._met: set[str] = set()  # the limits found met when training had ended
+        trial.driver.on_best = self._save
 
     @property
     def over(self) -> bool:
         """Whether the trial takes no more reports."""
-        trial = self.trial
-        return trial.stopped or trial.status != "running" or trial._last == trial._pace.total
+        return self.trial.driver.is_over
 
     @property
     def cut(self) -> bool:
         """Whether training is to end here though it had more rounds to come."""
-        trial = self.trial
-        return trial.stopped or trial._last == trial._referee.stopper.longest
+        return self.trial.stopped or self.trial.driver.is_at_stoppers_end
 
     def begin(self, total: int | None, *, since: int | None = None) -> None:
         """So many rounds are meant to come; they began now, or at a time by the trial's clock."""
-        if self.trial._last or self.trial.status != "running":
+        driver = self.trial.driver
+        if driver.last_step or driver.status != "running":
             raise UsageError(
                 f"trial {self.trial.number} has reported a training already: one training a trial "
                 f"({self._library.name}'s cv trains several folds at once)"
             )
-        if self.trial._begun < 0:
-            self.trial._begin(total)
+        if not driver.has_begun:
+            driver.begin(total)
         if since is not None:
-            self.trial._mark = since
+            driver.train_since(since)
 
     def report(
         self, booster: Any, step: int, evaluated: Iterable[Evaluated], *, training: Collection[str], lasting: bool
     ) -> bool:
         """Report a round; whether the trial is to be stopped. `lasting`: later rounds leave this one as it is."""
         value, rounds = self._chosen(list(evaluated), training), self._library.count(booster)
-        self.value = value
-        offers: dict[str, Given] = {self.trial._objective: value}
+        self.value, self._booster, self._count_at[step] = value, booster, rounds
+        offers: dict[str, Given] = {self.trial.problem.objective.metric: value}
         for name, given in self._constraints.items():
-            offers[name] = partial(self._check, name, given, booster, step, value, rounds) if callable(given) else given
-        self._reporting = step
-        try:
-            decision = self.trial.report(offers, step=step, checkpoint=rounds if lasting else None)
-        finally:
-            self._reporting = 0
-        if decision.best:
-            self._save(booster, rounds, step, value)
-        return decision.stop
+            offers[name] = partial(self._check, given, booster, rounds) if callable(given) else given
+        return self.trial.report(offers, step=step, checkpoint=rounds if lasting else None).stop
 
-    def _check(
-        self, name: str, limit: Limit, booster: Any, step: int, value: float, rounds: int, checkpoint: int | None = None
-    ) -> float:
-        """What a constraint comes to after so many rounds, now or when training has ended."""
+    def _check(self, measure: Measure, booster: Any, rounds: int, checkpoint: int | None = None) -> float:
+        """The value of a constraint after so many rounds, now or when training has ended."""
         del checkpoint  # the rounds, if they last
         left = self._library.count(booster)
         if left < rounds:
@@ -136,28 +127,13 @@ class Rounds:
                 f"round {rounds} is to be checked, and early stopping kept {left}: "
                 f"have it look at {self._metric} alone, so that both mean the same round"
             )
-        measured = limit(booster, rounds)
-        if self._folder is not None and step != self._reporting:
-            self._save_late(name, measured, booster, step, value, rounds)
-        return measured
+        return measure(booster, rounds)
 
-    def _save_late(self, name: str, measured: float, booster: Any, step: int, value: float, rounds: int) -> None:
-        """Save what is about to become the best by a check that was paid when training had ended."""
-        trial = self.trial
-        given = {name: limit for name, limit in self._constraints.items() if not callable(limit)} | {name: measured}
-        limits = {limit.metric: limit for limit in trial._referee.problem.constraints}
-        self._met |= {
-            name for name, value in given.items() if not feasibility.excess(limits[name], trial._number(name, value))
-        }
-        best = trial._referee.incumbent
-        better = best is None or (trial._sign * value, trial.number, step) < best[:3]
-        if better and self._met == set(limits):
-            self._save(booster, rounds, step, value)
-
-    def _save(self, booster: Any, rounds: int, step: int, value: float) -> None:
+    def _save(self, step: int, value: float) -> None:
+        """Save a round that has become the best of the study, in place of the one before."""
         if self._folder is None:
             return
-        trial = self.trial
+        trial, booster, rounds = self.trial, self._booster, self._count_at[step]
         name = _file_name(trial.number, trial.seed, trial.params, step, value, self._library.suffix)
         target, content = self._folder / name, self._library.dump(booster, rounds)
         part = self._folder / f"{name}.{os.getpid()}.part"
@@ -181,7 +157,7 @@ class Rounds:
         if not found:
             names = _named([each.metric for each in there])
             raise UsageError(f"metric={self._metric!r}: {self._library.name} evaluates {names} on {valid!r}")
-        objective, higher = self.trial._referee.problem.objective, found[0].higher_is_better
+        objective, higher = self.trial.problem.objective, found[0].higher_is_better
         if higher is not None and higher != (objective.sign < 0):
             raise UsageError(
                 f"{self._metric} of {self._library.name} is better {'higher' if higher else 'lower'}, "

@@ -14,7 +14,7 @@ from typing import Any
 from fairway.engine.trial import Trial
 from fairway.errors import MissingDependency
 from fairway.integrations import boosting
-from fairway.integrations.boosting import Evaluated, Limit, Rounds
+from fairway.integrations.boosting import Evaluated, Measure, Rounds
 from fairway.study import Study
 
 try:
@@ -29,7 +29,7 @@ def callback(
     trial: Trial,
     metric: str,
     *,
-    constraints: Mapping[str, Limit | float] | None = None,
+    constraints: Mapping[str, Measure | float] | None = None,
     valid: str | None = None,
     save_to: str | os.PathLike[str] | None = None,
 ) -> Callable[[lightgbm.callback.CallbackEnv], None]:
@@ -96,15 +96,15 @@ class _Callback:
         self.order = 25  # LightGBM reads it from the instance
         self.before_iteration = False
         self._rounds = rounds
-        self._made = rounds.trial._clock()  # LightGBM calls it after the first round: this is as near its beginning
+        self._made = rounds.trial.driver.now()  # LightGBM calls it after the first round: this is as near its beginning
 
     def __call__(self, env: lightgbm.callback.CallbackEnv) -> None:
         rounds, step = self._rounds, env.iteration - env.begin_iteration + 1
         if step == 1:
             rounds.begin(env.end_iteration - env.begin_iteration, since=self._made)
         if not rounds.over:
-            training = {_training(env.model)}
             found = [_evaluated(*each[:4]) for each in env.evaluation_result_list or ()]
+            training = {each.data for each in found} - _validation(env.model)
             stop = rounds.report(env.model, step, found, training=training, lasting=not _is_dart(env.params))
             if not stop and (not rounds.over or env.iteration + 1 == env.end_iteration):
                 return
@@ -122,9 +122,9 @@ def _is_cv(model: Any) -> bool:
     return isinstance(model, lightgbm.CVBooster)
 
 
-def _training(model: Any) -> str:
-    """The name of the training set, where it is evaluated too."""
-    return "train" if _is_cv(model) else model._train_data_name
+def _validation(model: Any) -> set[str]:
+    """The names of the validation sets; LightGBM may evaluate the training set too."""
+    return {"valid"} if _is_cv(model) else set(model.name_valid_sets)
 
 
 def _is_dart(params: Mapping[str, Any]) -> bool:

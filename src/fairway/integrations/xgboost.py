@@ -15,7 +15,7 @@ from fairway.checks import whole
 from fairway.engine.trial import Trial
 from fairway.errors import MissingDependency, UsageError
 from fairway.integrations import boosting
-from fairway.integrations.boosting import Evaluated, Limit, Rounds
+from fairway.integrations.boosting import Evaluated, Measure, Rounds
 from fairway.runners.rebuild import Again
 from fairway.study import Study
 
@@ -38,7 +38,7 @@ def callback(
     trial: Trial,
     metric: str,
     *,
-    constraints: Mapping[str, Limit | float] | None = None,
+    constraints: Mapping[str, Measure | float] | None = None,
     valid: str | None = None,
     total: int | None = None,
     save_to: str | os.PathLike[str] | None = None,
@@ -122,7 +122,7 @@ class _Callback(xgboost.callback.TrainingCallback):
             raise UsageError(f"total={self._total}, and XGBoost goes on: give it the same number of rounds")
         stop = rounds.report(model, epoch + 1, _evaluated(evals_log), training=_TRAINING, lasting=self._lasting)
         stop = stop or rounds.cut
-        if stop and (isinstance(rounds.trial, Again) or model.attr("best_iteration") is None):
+        if stop and (isinstance(rounds.trial.driver, Again) or model.attr("best_iteration") is None):
             # What estimators predict with, and what EarlyStopping(save_best=True) keeps.
             model.set_attr(best_iteration=str(_count(model) - 1), best_score=str(rounds.value))
         return stop

@@ -1,9 +1,8 @@
-"""A small Gaussian process: Matern-5/2, one length scale a dimension, type-II maximum likelihood.
+"""A small Gaussian process: Matern-5/2, one length scale per parameter, type-II maximum likelihood.
 
-The notation is Rasmussen and Williams's (2006). Everything happens in a feature space where distances are Euclidean: a
-numerical parameter is one feature, an option of an unordered choice is one of a one-hot block, scaled so that two
-different options are one unit apart. A block has one length scale. What is inactive sits in the middle, or has no
-option.
+The notation is that of Rasmussen and Williams (2006). Distances are Euclidean in a feature space: a numerical parameter
+is one feature; an unordered choice is a one-hot block with one length scale, scaled so that two different options are
+at distance 1. An inactive numerical parameter is 0.5, an inactive choice all zeros.
 
 | symbol | shape | meaning |
 | --- | --- | --- |
@@ -35,7 +34,7 @@ _NOISE = (1e-6, 1.0)
 
 
 class Features:
-    """How points of a space become features."""
+    """Maps points of a space to features."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -62,7 +61,7 @@ class Features:
 
 
 def _covariance(square: Array) -> tuple[Array, Array]:
-    """Matern-5/2 of squared distances, and the part of its derivative that all length scales share."""
+    """The Matern-5/2 correlation at squared distances, and the factor that its derivatives by length scales share."""
     r = np.sqrt(np.maximum(square, 0.0))
     decay = np.exp(-_SQRT5 * r)
     linear = 1.0 + _SQRT5 * r
@@ -104,7 +103,7 @@ def _inverse(chol: Array) -> Array:
 
 
 class GaussianProcess:
-    """A process conditioned on values y (n,) at features z (n, p), with given hyperparameters theta."""
+    """A Gaussian process with hyperparameters theta, conditioned on values y (n,) at features z (n, p)."""
 
     def __init__(self, features: Features, z: Array, y: Array, theta: Array) -> None:
         self._features, self._y, self.theta = features, y, theta
@@ -122,7 +121,7 @@ class GaussianProcess:
 
     @property
     def log_likelihood(self) -> float:
-        """Of y under the hyperparameters, as in Rasmussen and Williams (2.30)."""
+        """The log likelihood of y under theta: Rasmussen and Williams (2.30)."""
         logdet = np.log(np.diag(self._chol)).sum()
         return float(-0.5 * self._y @ self._alpha - logdet - 0.5 * len(self._y) * math.log(2 * math.pi))
 
@@ -149,14 +148,14 @@ class GaussianProcess:
         return float(covariance @ self._alpha), deviation, by_mean * warped.by_z, by_deviation * warped.by_z
 
     def joined_by(self, z: Array) -> GaussianProcess:
-        """The process as if its own means had been observed at further features (k, p): for points that are running."""
+        """The process conditioned on its own mean at further features (k, p), those of running trials."""
         mean, _ = self.predict(z)
         values = np.concatenate([self._y, mean])
         return GaussianProcess(self._features, np.concatenate([self._z, z]), values, self.theta)
 
 
 def negative_log_likelihood(theta: Array, features: Features, z: Array, y: Array) -> tuple[float, Array]:
-    """Minus the log marginal likelihood of theta, and its gradient, of theta's shape."""
+    """Minus the log marginal likelihood of theta, and its gradient in the shape of theta."""
     d = len(features.space)
     scale = np.exp(-theta[:d])[features.of]
     amplitude, noise = math.exp(theta[d]), math.exp(theta[d + 1])
@@ -187,7 +186,7 @@ def negative_log_likelihood(theta: Array, features: Features, z: Array, y: Array
 
 
 def _minus_log_prior(theta: Array, d: int) -> tuple[float, Array]:
-    """A weak prior that keeps few points from being explained away: length scales about 1, little noise, no warp."""
+    """Minus a weak log prior that prevents overfitting to few points: length scales near 1, little noise, no warp."""
     centre, width = np.zeros_like(theta), np.full_like(theta, 0.5)
     centre[:d], width[:d] = math.log(0.7), 1.5
     width[d] = math.inf
@@ -199,7 +198,7 @@ def _minus_log_prior(theta: Array, d: int) -> tuple[float, Array]:
 def fit(
     features: Features, z: Array, y: Array, *, prior: bool = True, warp: bool = False, steps: int = 40
 ) -> GaussianProcess:
-    """The process whose hyperparameters make the values y (n,) at features z (n, p) likeliest."""
+    """The process whose hyperparameters maximise the likelihood of values y (n,) at features z (n, p)."""
     d = len(features.space)
     bounds = [tuple(np.log(_LENGTH))] * d + [tuple(np.log(_AMPLITUDE)), tuple(np.log(_NOISE))]
     bounds += [(-1.5, 1.5)] * (2 * d if warp else 0)
@@ -212,7 +211,7 @@ def fit(
         return value, gradient
 
     begin = np.concatenate([np.full(d, math.log(0.7)), [0.0, math.log(1e-2)], np.zeros(2 * d if warp else 0)])
-    precision = 1e-6 if prior else 1e-11  # one more digit changes no proposal
+    precision = 1e-6 if prior else 1e-11  # with the prior, more precision changes no proposal
     found = minimize(
         objective, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps, "ftol": precision}
     )

@@ -1,6 +1,6 @@
-"""Points near others: with one parameter changed, candidates for any acquisition.
+"""One-parameter changes of points: candidates for any acquisition function.
 
-Points are (n, d) of the unit cube; NaN, an inactive parameter, is taken for the middle.
+Points are (n, d) of the unit cube; NaN, an inactive parameter, counts as 0.5.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from fairway.space import Space
 
 MOST_LEVELS = 48
-"""Of a discrete parameter, that are looked at, at a time; one with more is treated as a real one."""
+"""A discrete parameter with more levels is treated as a real one."""
 
 Array = NDArray[np.float64]
 
 
 def each_level(space: Space, x: Array) -> Array:
-    """Every point with one discrete parameter at each of its levels, its own included."""
+    """Every point with each discrete parameter set to each of its levels in turn, its own included."""
     changed = [np.zeros((0, len(space)))]
     for j, parameter in enumerate(space.values()):
         if parameter.size <= MOST_LEVELS:
@@ -28,7 +28,7 @@ def each_level(space: Space, x: Array) -> Array:
 
 
 def neighbours(space: Space, x: Array, rng: np.random.Generator) -> Array:
-    """Every point with one parameter changed: to all other levels of a discrete one, a little and a lot otherwise."""
+    """Every point with one parameter changed: a discrete one to each level, a real one to random and to near values."""
     changed = [each_level(space, x)]
     filled = np.nan_to_num(x, nan=0.5)
     for j, parameter in enumerate(space.values()):
@@ -40,7 +40,7 @@ def neighbours(space: Space, x: Array, rng: np.random.Generator) -> Array:
 
 
 def _with(x: Array, j: int, values: Array) -> Array:
-    """Copies of points (n, d), one for each value (n, k) of a coordinate."""
+    """Copies of points (n, d), one for each value (n, k) of coordinate j."""
     copies = np.repeat(x, values.shape[1], axis=0)
     copies[:, j] = values.ravel()
     return copies

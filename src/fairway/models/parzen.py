@@ -1,20 +1,20 @@
 """Parzen estimators over a search space: the densities of TPE (Bergstra et al., 2011) and c-TPE.
 
-A density is a mixture of n product kernels, one around each point, and one uniform component, the prior, which weighs
-as much as the kernels do on average. In each dimension a kernel is
+A density is a mixture of n product kernels, one around each point, and a uniform prior, which weighs as much as the
+average kernel. In each dimension a kernel is
 
 - a Gaussian truncated to [0, 1] for a real parameter, or one with many cells,
 - the mass of a cell under such a Gaussian for an integer, a stepped float or an ordered choice,
 - Aitchison and Aitken's for a choice: 1 - b on the point's own option, b spread over the others.
 
-A parameter that is inactive at the point looked at has no say; one that is inactive in a kernel's own point is uniform
-there. Points are (n, d) of the unit cube as `Space.encode` gives them, NaN where inactive.
+A parameter that is inactive at x does not count; one that is inactive at a kernel's centre is uniform in that kernel.
+Points are (n, d) of the unit cube as `Space.encode` returns them, NaN where inactive.
 
 | symbol | shape | meaning |
 | --- | --- | --- |
 | c | (n, d) | the points, kernel centres |
 | h | (d,) | bandwidths |
-| x | (k, d) | where the density is wanted |
+| x | (k, d) | where the density is evaluated |
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from scipy.special import ndtr, ndtri
 
 from fairway.space import Choice, Space
 
-_MOST_CELLS = 64  # beyond so many a cell is narrow enough to take the density at its middle for its mass
-_MOST_POINTS = 200  # a density around more of them takes every so manieth
+_MOST_CELLS = 64  # with more, a cell is narrow enough to use the density at its middle
+_MOST_POINTS = 200  # larger sets are subsampled evenly
 _TINY = 1e-300
 
 Points = NDArray[np.float64]
 
 
 class _Axis(NamedTuple):
-    """How one dimension is seen: real (no edges), ordered cells, or options without order."""
+    """One dimension: real (no edges), ordered cells, or unordered options."""
 
     edges: NDArray[np.float64] | None
     ordered: bool
@@ -47,18 +47,17 @@ class _Axis(NamedTuple):
         return 0 if self.edges is None else len(self.edges) - 1
 
     def cell(self, u: NDArray[np.float64]) -> NDArray[np.intp]:
-        """The cell of each coordinate; one past the last for NaN."""
+        """The cell of each coordinate; NaN gets the index after the last cell."""
         assert self.edges is not None
         place = np.searchsorted(self.edges[1:-1], u, side="right")
         return np.where(np.isnan(u), self.cells, place)
 
 
 class Kernel(NamedTuple):
-    """How wide kernels are.
+    """The width of kernels.
 
-    `bandwidth` times a spread of the points times m^(-1/5), m the number of points and the prior; at least `floor` (for
-    cells: one cell), at most half the range. `stay` is what Aitchison and Aitken's kernel leaves on a point's own
-    option.
+    h = `bandwidth` * spread * m^(-1/5), where spread is that of the m points, the prior included; at least `floor` (for
+    cells, also one cell) and at most 0.5. `stay` is the mass of Aitchison and Aitken's kernel on a point's own option.
     """
 
     bandwidth: float
@@ -67,7 +66,7 @@ class Kernel(NamedTuple):
 
 
 class Axes:
-    """A space as densities see it."""
+    """The dimensions of a space: which are real, which discrete, and their cells."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -82,11 +81,11 @@ class Axes:
 
     @cached_property
     def one_hot_offset(self) -> NDArray[np.intp]:
-        """Where each discrete dimension's cells, and one for inactive, begin in a one-hot row."""
+        """The first column of each discrete dimension in a one-hot row: its cells, then one for inactive."""
         return np.concatenate([[0], np.cumsum(self.cells[self.discrete] + 1)])
 
     def one_hot(self, x: Points) -> NDArray[np.float32]:
-        """Points (k, d) as rows that select a cell in each discrete dimension."""
+        """One-hot rows (k, columns) that mark the cell of points (k, d) in each discrete dimension."""
         out = np.zeros((len(x), int(self.one_hot_offset[-1])), np.float32)
         rows = np.arange(len(x))
         for start, j in zip(self.one_hot_offset, self.discrete, strict=False):
@@ -95,9 +94,9 @@ class Axes:
 
 
 class Parzen:
-    """A density over the unit cube around some points (n, d), in any order that matters; with none it is uniform.
+    """A density over the unit cube with a kernel around each point (n, d); uniform without points.
 
-    The kernels weigh the same, or, `ranked`, less and less: the first n, the last 1, in proportion.
+    All kernels weigh the same, or with `ranked` in proportion to n, n - 1, ..., 1.
     """
 
     def __init__(self, axes: Axes, points: Points, kernel: Kernel, *, ranked: bool = False) -> None:
@@ -105,19 +104,19 @@ class Parzen:
             points = points[np.linspace(0, len(points) - 1, _MOST_POINTS).astype(np.intp)]
         self._axes, self._c, self._kernel = axes, points, kernel
         n = len(points)
-        weights = np.arange(n, 0, -1) * (2 / (n + 1)) if ranked else np.ones(n)  # n in all, and 1 for the prior
+        weights = np.arange(n, 0, -1) * (2 / (n + 1)) if ranked else np.ones(n)  # they sum to n; the prior weighs 1
         self._w = np.append(weights, 1.0) / (n + 1)
         self._h = self._bandwidths()
         self._tables = [self._table(int(j)) for j in axes.discrete]
 
     def _bandwidths(self) -> NDArray[np.float64]:
         axes, kernel = self._axes, self._kernel
-        m, spread = _spread(np.concatenate([self._c, np.full((1, self._c.shape[1]), 0.5)]))  # the prior's middle too
+        m, spread = _spread(np.concatenate([self._c, np.full((1, self._c.shape[1]), 0.5)]))  # and the prior's centre
         floor = np.where(axes.cells > 0, np.maximum(kernel.floor, 1.0 / np.maximum(axes.cells, 1)), kernel.floor)
         return np.asarray(np.clip(kernel.bandwidth * spread * m**-0.2, floor, 0.5))
 
     def _table(self, j: int) -> NDArray[np.float64]:
-        """The log of the kernel of a discrete dimension: (cells + 1, cells + 1), where x is, where the centre is."""
+        """The log kernel of a discrete dimension by the cells of x and of the centre: (cells + 1, cells + 1)."""
         axis = self._axes.axes[j]
         size = axis.cells
         assert axis.edges is not None
@@ -137,8 +136,8 @@ class Parzen:
     def log_density(self, x: Points, one_hot: NDArray[np.float32]) -> NDArray[np.float64]:
         """The log density at points (k, d), given also as one-hot rows: (k,).
 
-        The log of a kernel is a sum of table entries, which a one-hot row selects, and of -(x - c)^2 / 2 h^2, which is
-        x c / h^2 and terms of x or c alone: so one matrix product gives all k n of them, up to a constant a row.
+        A log kernel is a sum of entries of `_tables`, which a one-hot row selects, and of -(x - c)^2 / 2 h^2, which is
+        x c / h^2 plus terms of x or c alone: one matrix product gives all k n of them, up to a constant per row.
         """
         axes, c = self._axes, self._c
         prior = np.zeros(len(x))
@@ -180,7 +179,7 @@ class Parzen:
         return total.astype(np.float32)
 
     def sample(self, n: int, rng: np.random.Generator) -> Points:
-        """Draws (n, d), not snapped yet: a component for each, then a draw from its product kernel."""
+        """Draws (n, d) before `Space.snap`: a component for each, then a draw from its product kernel."""
         axes, c, h = self._axes, self._c, self._h
         d = len(axes.axes)
         component = np.searchsorted(np.cumsum(self._w), rng.random(n)).clip(max=len(c))
@@ -199,7 +198,7 @@ class Parzen:
         return np.clip(np.where(np.isnan(centres), u, drawn), 0.0, 1.0)
 
     def nudged(self, x: Points, rng: np.random.Generator) -> Points:
-        """Points (n, d), not snapped yet, with their real coordinates moved as far as kernels are wide."""
+        """Points (n, d) before `Space.snap`, with Gaussian noise of kernel width on their real coordinates."""
         real = self._axes.real
         moved = x.copy()
         moved[:, real] += self._h[real] * rng.normal(size=(len(x), len(real)))
@@ -207,7 +206,7 @@ class Parzen:
 
 
 def _spread(values: Points) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """How many values (m, d) each column has, and how far they spread: min(interquartile range / 1.34, deviation)."""
+    """The number of values in each column of (m, d), and their spread: min(interquartile range / 1.34, deviation)."""
     there = ~np.isnan(values)
     m = there.sum(axis=0)
     in_order = np.sort(values, axis=0)  # NaN last

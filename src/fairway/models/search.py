@@ -1,7 +1,6 @@
-"""Where a sum of functions of Gaussian processes is highest, over a space of numbers, integers and choices.
+"""Maximises a sum of functions of Gaussian processes over a space of real, integer and categorical parameters.
 
-L-BFGS-B in the continuous parameters and exact search in the discrete ones, from the best of many random points and of
-one-parameter changes of some good ones.
+It uses L-BFGS-B in the continuous parameters and exact search in the discrete ones, starting from a pool of points.
 """
 
 from __future__ import annotations
@@ -18,25 +17,25 @@ from fairway.models.neighbours import MOST_LEVELS, neighbours
 
 Array = NDArray[np.float64]
 
-_STEPS = 12  # of a local search
-_KEPT = 3  # points, after the first round of it
-_HALVINGS = 10  # of the way back to where a point is to be kept
+_STEPS = 12  # of L-BFGS-B in each round
+_KEPT = 3  # points, after the first round
+_HALVINGS = 10  # of the way back to an acceptable point
 
 
 class Term(NamedTuple):
-    """One summand: a process, and a function of its mean and deviation with derivatives by both."""
+    """One summand: a process, and a function of its mean and deviation that also returns its derivatives by both."""
 
     process: GaussianProcess
     value: Callable[[Array, Array], tuple[Array, Array, Array]]
 
 
 class Surface:
-    """The sum of some terms, as a function of points of the unit cube."""
+    """A sum of terms, as a function of points of the unit cube."""
 
     def __init__(self, features: Features, terms: Sequence[Term]) -> None:
         self.space = features.space
         self._features, self._terms = features, terms
-        column = {int(j): k for k, j in enumerate(features.of)}  # of a numerical parameter
+        column = {int(j): k for k, j in enumerate(features.of)}  # the feature of a numerical parameter
         sizes = [parameter.size for parameter in self.space.values()]
         self._continuous = np.array(
             [j for j, size in enumerate(sizes) if size > MOST_LEVELS * 4 and features.numerical[column[j]]], int
@@ -44,7 +43,7 @@ class Surface:
         self._columns = np.array([column[int(j)] for j in self._continuous], int)
 
     def __call__(self, x: Array) -> Array:
-        """At points (k, d): (k,)."""
+        """The sum (k,) at points (k, d)."""
         z = self._features(x)
         total = np.zeros(len(x))
         for process, value in self._terms:
@@ -52,7 +51,7 @@ class Surface:
         return total
 
     def with_gradient(self, z: Array) -> tuple[float, Array]:
-        """At one point's features (p,), and the gradient by them (p,)."""
+        """The sum at one point's features (p,), and its gradient (p,)."""
         total, gradient = 0.0, np.zeros(len(z))
         for process, value in self._terms:
             mean, deviation, by_mean, by_deviation = process.predict_with_gradient(z)
@@ -62,7 +61,7 @@ class Surface:
         return total, gradient
 
     def climb(self, point: Array) -> Array:
-        """Move a point's continuous parameters uphill, the others held."""
+        """The point after a local search in its active continuous parameters, the others fixed."""
         here = ~np.isnan(point[self._continuous])
         free, columns = self._continuous[here], self._columns[here]
         if not free.size:
@@ -97,9 +96,9 @@ def maximise(
     starts: int = 10,
     rounds: int = 4,
 ) -> tuple[Array, Array]:
-    """The highest points found, best first, and their values: of those to `keep`, beginning at a pool (k, d).
+    """The highest points found that `keep` accepts, best first, and their values; the search starts at a pool (k, d).
 
-    Both are empty if none of the pool is to be kept.
+    Both are empty if `keep` rejects the whole pool.
     """
     space = surface.space
     x, value = _best(surface, keep, space.snap(pool), starts)
@@ -114,21 +113,21 @@ def maximise(
 
 
 def _pulled_back(x: Array, moved: Array, keep: Callable[[Array], NDArray[np.bool_]]) -> Array:
-    """Where points (k, d) that are to be kept moved to, or how far on the way there they still are to be kept."""
-    out = ~keep(moved)
-    if not out.any():
+    """The moved points (k, d); bisection replaces a rejected one by an accepted point on the way from x."""
+    rejected = ~keep(moved)
+    if not rejected.any():
         return moved
-    inside, outside, moved = x[out], moved[out], moved.copy()
+    inside, outside, moved = x[rejected], moved[rejected], moved.copy()
     for _ in range(_HALVINGS):
         middle = (inside + outside) / 2
         kept = keep(middle)[:, None]
         inside, outside = np.where(kept, middle, inside), np.where(kept, outside, middle)
-    moved[out] = inside
+    moved[rejected] = inside
     return moved
 
 
 def _best(surface: Surface, keep: Callable[[Array], NDArray[np.bool_]], x: Array, most: int) -> tuple[Array, Array]:
-    """The best few of some points, each once, of those to keep; and their values."""
+    """The `most` highest distinct points that `keep` accepts, and their values."""
     _, first = np.unique(surface.space.fingerprints(x), return_index=True)
     x = x[np.sort(first)]
     x = x[keep(x)]

@@ -1,9 +1,8 @@
-"""Output transforms: a Gaussian process fits what is smooth, and losses over orders of magnitude are not.
+"""Output transforms: a Gaussian process fits smooth functions, not losses that span orders of magnitude.
 
-Positive values get Box and Cox's power, others Yeo and Johnson's; power 1 changes nothing, power 0 is a logarithm. The
-result is standardised, and its worst values are cut: how bad a bad configuration is does not matter. Which power suits
-is a matter of likelihood: that of the process, times the slope of the transform (warped Gaussian processes, Snelson et
-al., 2004).
+Positive values get the Box-Cox transform, others Yeo-Johnson's; power 1 is linear, power 0 a logarithm. The result is
+standardised, and large values are clipped, since it does not matter how bad a bad configuration is. The power is chosen
+by maximum likelihood, the process's times the slope of the transform (Snelson et al., 2004).
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from fairway.models.gaussian_process import Features, fit
 Array = NDArray[np.float64]
 
 _POWERS = (1.0, 0.5, 0.0)
-_JUDGED = 60  # points, at most, by which powers are compared
+_JUDGED = 60  # points, at most, to compare powers on
 _WORST = 4.0  # deviations from the mean
-_LARGEST = 1e100  # whose square is still a number
+_LARGEST = 1e100  # its square is still finite
 
 
 class Transform:
-    """An increasing map fitted to values (n,), lower is better."""
+    """An increasing map fitted to values (n,), of which lower is better; `cut` clips those above 4 deviations."""
 
     def __init__(self, values: Array, power: float = 1.0, *, cut: bool = True) -> None:
         self.power, self._cut = power, cut
@@ -37,21 +36,21 @@ class Transform:
         moved = self._move(finite)
         self._mean, self._deviation = float(moved.mean()), float(moved.std())
         if not self._deviation > 1e-12 * max(1.0, abs(self._mean)):
-            self._deviation = math.inf  # all the same
+            self._deviation = math.inf  # a constant
 
     @property
     def flat(self) -> bool:
-        """Whether the values were all the same, as far as numbers can tell."""
+        """Whether the values were all equal, up to rounding."""
         return math.isinf(self._deviation)
 
     def __call__(self, values: Array) -> Array:
-        """Standardised values."""
+        """The standardised values."""
         moved = (self._move(values) - self._mean) / self._deviation
         moved = np.nan_to_num(moved, nan=_WORST, posinf=_WORST, neginf=-_WORST)
         return np.minimum(moved, _WORST) if self._cut else np.clip(moved, -10.0, 10.0)
 
     def inverse(self, values: Array) -> Array:
-        """The values that standardised ones (n,) came from, those that were cut excepted."""
+        """The original values of standardised ones (n,), except where they were clipped."""
         moved, power = values * (self._deviation if np.isfinite(self._deviation) else 0.0) + self._mean, self.power
         with np.errstate(over="ignore"):
             if self._positive:
@@ -63,7 +62,7 @@ class Transform:
             return np.where(moved >= 0.0, up - 1.0, 1.0 - down) * self._unit + self._centre
 
     def log_slope(self, values: Array) -> float:
-        """The sum over values of the log of the map's slope."""
+        """The sum over values of the log of the map's derivative."""
         if self._positive:
             slope = (self.power - 1.0) * np.log(np.maximum(values, 1e-300))
         else:
@@ -88,12 +87,12 @@ def _root(values: Array, power: float) -> Array:
 
 
 def likeliest(features: Features, z: Array, values: Array) -> Transform:
-    """The transform under which a process explains values (n,) at features (n, p) best."""
+    """The transform under which values (n,) at features (n, p) are likeliest."""
     order = np.argsort(values, kind="stable")
     some = np.sort(np.unique(order[np.linspace(0, len(order) - 1, min(len(order), _JUDGED)).astype(int)]))
     z, judged = z[some], np.clip(values[some], -_LARGEST, _LARGEST)
     best, found = -np.inf, Transform(values)
-    if len(np.unique(judged)) < 4:  # noqa: PLR2004 - too few to tell
+    if len(np.unique(judged)) < 4:  # noqa: PLR2004 - too few to compare powers
         return found
     for power in _POWERS:
         transform = Transform(judged, power, cut=False)

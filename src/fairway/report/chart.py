@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from fairway.errors import MissingDependency, UsageError
-from fairway.report import interactive, still
+from fairway.report import interactive, still, templates
+from fairway.report.ink import height
 from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Words
-from fairway.text import shown
+from fairway.text import counted, shown
 
 __all__ = ["Axis", "Bars", "Chart", "Limit", "Line", "Panel", "Points", "Words"]
 
@@ -42,18 +43,23 @@ class Chart:
     height: int | None = None
 
     def __repr__(self) -> str:
-        return f"Chart({self.name!r}, {len(self.panels)} panel{'' if len(self.panels) == 1 else 's'})"
+        return f"Chart({self.name!r}, {counted(len(self.panels), 'panel')})"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has nothing to show but a note."""
+        return not any(panel.marks for panel in self.panels)
 
     def plotly(self, *, titled: bool = False) -> dict[str, Any]:
         """The chart as plotly reads it: JSON values only, and every text escaped. It needs no plotly.
 
         The title is left to the page, unless asked for. Backgrounds are transparent, and the colour of text and the
-        width are the page's too; `layout["height"]` is there.
+        width are the page's too; `layout["height"]` is set.
         """
-        return interactive.draw(self, titled=titled)
+        return interactive.draw(self.panels, self._pixels, revision=self.name, title=self.title if titled else None)
 
     def figure(self) -> Any:
-        """The chart as a `plotly.graph_objects.Figure`, to be changed at will."""
+        """The chart as a `plotly.graph_objects.Figure`, which you can change."""
         try:
             from plotly import graph_objects  # noqa: PLC0415 - optional
         except ImportError:
@@ -61,23 +67,29 @@ class Chart:
         return graph_objects.Figure(self.plotly(titled=True))
 
     def save(self, path: str | Path) -> None:
-        """Write it to a file, by its ending: .html (one can zoom and point; no network needed), .png, .svg or .pdf."""
+        """Write it to a file, by its ending: .html (interactive, needs no network), .png, .svg or .pdf."""
         path = Path(path)
         kind = path.suffix.lower()
         if kind == ".html":
-            path.write_text(interactive.page(self), encoding="utf-8")
+            raw = {"plotly": templates.plotly(), "figure": templates.script(self.plotly())}
+            text = templates.fill("chart.html", raw=raw, title=shown(self.title), caption=shown(self.caption, 600))
+            path.write_text(text, encoding="utf-8")
         elif kind in (".png", ".svg", ".pdf"):
-            path.write_bytes(still.draw(self, kind[1:]))
+            path.write_bytes(still.draw(self.panels, self._pixels, self.title, kind[1:]))
         else:
             raise UsageError(f"{str(path)!r}: a name that ends in .html, .png, .svg or .pdf is expected")
 
+    @property
+    def _pixels(self) -> int:
+        return self.height or height(len(self.panels))
+
     def _repr_html_(self) -> str:
-        caption = f"<figcaption>{html.escape(shown(self.caption, 600))}</figcaption>"
         try:
-            image = base64.b64encode(still.draw(self, "svg")).decode()
+            image = base64.b64encode(still.draw(self.panels, self._pixels, self.title, "svg")).decode()
+            picture = f'<img alt="" src="data:image/svg+xml;base64,{image}">'
         except MissingDependency:
-            return f"<figure><strong>{html.escape(shown(self.title))}</strong>{caption}</figure>"
-        return f'<figure><img alt="" src="data:image/svg+xml;base64,{image}">{caption}</figure>'
+            picture = f"<strong>{html.escape(shown(self.title))}</strong>"
+        return templates.fill("figure.html", raw={"picture": picture}, caption=shown(self.caption, 600))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         del include, exclude

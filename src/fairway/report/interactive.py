@@ -7,107 +7,75 @@ and formulas in every text (titles, names, ticks, labels), so what came from els
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairway.errors import MissingDependency
-from fairway.report.ink import COLOUR, DASH, FEW_DECADES, SYMBOL, columns, height
-from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Words
+from fairway.report.ink import FEW_DECADES, FILLED, LOOK, NAME, TICK, grid
+from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Side, Words
 from fairway.text import shown
 
-if TYPE_CHECKING:
-    from fairway.report.chart import Chart
-
-_SYMBOL = {
-    "circle": "circle",
-    "cross": "x-thin",
-    "ring": "circle-open",
-    "star": "star",
-    "square": "square-open",
-    "triangle": "triangle-up-open",
-}
-_SHORT, _NAME, _LINE = 24, 60, 160  # letters of a tick, of a name or title, of a line that pops up
-_GRID = "rgba(128,128,128,0.22)"
+_SYMBOL = {"cross": "x-thin", "ring": "circle-open", "square": "square-open", "triangle": "triangle-up-open"}
+_HOVER = 160  # letters of a line that pops up
+_CLEAR = "rgba(0,0,0,0)"
 _DIGITS = 5  # of each number that are kept, and of the range on a linear axis
 _SMALL = 8  # whole numbers on an axis that all have a name
 _GAP = 64  # pixels between rows of panels
+_LAYOUT: dict[str, Any] = {
+    "autosize": True,
+    "paper_bgcolor": _CLEAR,
+    "plot_bgcolor": _CLEAR,
+    "modebar": {"bgcolor": _CLEAR, "color": "rgba(128,128,128,0.6)", "activecolor": LOOK["valid"].colour},
+    "hovermode": "closest",
+    "hoverlabel": {"align": "left", "namelength": 0},
+    "barmode": "overlay",
+    "bargap": 0.35,
+}
+_LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "yanchor": "bottom", "itemsizing": "constant"}
+_TITLE = {"x": 0, "xanchor": "left", "xref": "paper", "y": 1, "yref": "container", "yanchor": "top"}
+_AXIS: dict[str, Any] = {
+    "gridcolor": "rgba(128,128,128,0.22)",
+    "zeroline": False,
+    "linecolor": "rgba(128,128,128,0.6)",
+    "showline": True,
+    "automargin": True,
+    "exponentformat": "power",
+}
 
 
-def draw(chart: Chart, *, titled: bool) -> dict[str, Any]:
-    """The figure as {"data": [...], "layout": {...}}."""
-    tall = chart.height or height(len(chart.panels))
-    top = (36 if titled else 0) + 34
-    layout: dict[str, Any] = {
-        "height": tall,
-        "autosize": True,
-        "margin": {"l": 8, "r": 16, "t": top, "b": 8},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "rgba(128,128,128,0.6)", "activecolor": COLOUR["valid"]},
-        "hovermode": "closest",
-        "hoverlabel": {"align": "left", "namelength": 0},
-        "barmode": "stack",
-        "bargap": 0.35,
-        "uirevision": chart.name,
-        "showlegend": _has_legend(chart),
-        "legend": {
-            "orientation": "h",
-            "x": 0,
-            "xanchor": "left",
-            "y": 1 + 6 / tall,
-            "yanchor": "bottom",
-            "itemsizing": "constant",
-            "bgcolor": "rgba(0,0,0,0)",
-        },
+def draw(panels: Sequence[Panel], pixels: int, *, revision: str, title: str | None = None) -> dict[str, Any]:
+    """The figure as {"data": [...], "layout": {...}}; `revision` names what a reader's zoom belongs to."""
+    drawn = [mark for panel in panels for mark in panel.marks if isinstance(mark, Line | Points | Bars)]
+    layout = _LAYOUT | {
+        "height": pixels,
+        "margin": {"l": 8, "r": 16, "t": 34 if title is None else 70, "b": 8},
+        "uirevision": revision,
+        "showlegend": len({mark.name for mark in drawn if mark.name}) > 1,
+        "legend": {**_LEGEND, "y": 1 + 6 / pixels, "bgcolor": _CLEAR},
         "shapes": [],
         "annotations": [],
     }
-    if titled:
-        where = {"x": 0, "xanchor": "left", "xref": "paper", "y": 1, "yref": "container", "yanchor": "top"}
-        layout["title"] = {"text": escaped(chart.title, _NAME), **where, "pad": {"t": 10}, "font": {"size": 16}}
+    if title is not None:
+        layout["title"] = {"text": escaped(title, NAME), **_TITLE, "pad": {"t": 10}, "font": {"size": 16}}
     data: list[dict[str, Any]] = []
     named: set[str] = set()
-    for k, panel in enumerate(chart.panels):
-        _place(layout, k, chart.panels, tall)
+    for k, panel in enumerate(panels):
+        number = k + 1 if k else ""
+        axes = {"xaxis": f"x{number}", "yaxis": f"y{number}"}
+        _place(layout, panels, k, pixels)
         for mark in panel.marks:
             if isinstance(mark, Limit):
-                layout["shapes"] += _limit(mark, panel, k)
+                layout["shapes"] += _limit(mark, panel, number)
             else:
-                axes = {"xaxis": f"x{k + 1 if k else ''}", "yaxis": f"y{k + 1 if k else ''}"}
-                if isinstance(mark, Words):
-                    data.append(_words(mark, panel) | axes)
-                    continue
-                data.append(_trace(mark, panel, first=mark.name not in named) | axes)
-                named.add(mark.name)
+                name = "" if isinstance(mark, Words) else mark.name
+                data.append(_trace(mark, panel, in_legend=bool(name) and name not in named) | axes)
+                named.add(name)
     return {"data": data, "layout": layout}
 
 
-def page(chart: Chart) -> str:
-    """The chart as an HTML file that needs nothing else."""
-    try:
-        from plotly.offline import get_plotlyjs  # noqa: PLC0415 - optional
-    except ImportError:
-        raise MissingDependency("an .html file needs plotly: pip install 'fairway[report]'") from None
-    figure = json.dumps(chart.plotly(), allow_nan=False, separators=(",", ":"))
-    for letter in "<>&":  # or a text could end the script
-        figure = figure.replace(letter, f"\\u{ord(letter):04x}")
-    title, caption = html.escape(shown(chart.title)), html.escape(shown(chart.caption, 600))
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>'
-        ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;"
-        "padding:0 1rem}h1{font-size:1.3rem}</style></head>"
-        f'<body><h1>{title}</h1><div id="chart"></div><p>{caption}</p>'
-        f"<script>{get_plotlyjs()}</script><script>const figure={figure};"
-        "figure.layout.font={color:getComputedStyle(document.body).color};"
-        'Plotly.newPlot("chart",figure.data,figure.layout,{responsive:true,displaylogo:false});</script></body></html>'
-    )
-
-
-def escaped(text: object, most: int = _LINE) -> str:
+def escaped(text: object, most: int = _HOVER) -> str:
     r"""A text as plotly shows it letter by letter, its lines kept.
 
     >>> escaped("<b>loss</b>\n$x$")
@@ -117,133 +85,81 @@ def escaped(text: object, most: int = _LINE) -> str:
     return "<br>".join(lines)
 
 
-def _has_legend(chart: Chart) -> bool:
-    marks = (mark for panel in chart.panels for mark in panel.marks if isinstance(mark, Line | Points | Bars))
-    return len({mark.name for mark in marks if mark.name}) > 1
-
-
-def _words(mark: Words, panel: Panel) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "text",
-        "x": _numbers(mark.x, panel.x),
-        "y": _numbers(mark.y, panel.y),
-        "text": [escaped(label, _SHORT) for label in mark.labels],
-        "textposition": "top center",
-        "textfont": {"size": 11},
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "cliponaxis": False,
-    }
-
-
-def _trace(mark: Line | Points | Bars, panel: Panel, *, first: bool) -> dict[str, Any]:
+def _trace(mark: Line | Points | Bars | Words, panel: Panel, *, in_legend: bool) -> dict[str, Any]:
     """One trace; of those with one name the first is in the legend."""
-    trace: dict[str, Any] = {
-        "type": "bar" if isinstance(mark, Bars) else "scatter",
-        "name": escaped(mark.name, _NAME),
-        "legendgroup": escaped(mark.name, _NAME),
-        "showlegend": first and bool(mark.name),
-        "opacity": mark.opacity,
-    }
-    colour = COLOUR[mark.role]
-    if isinstance(mark, Bars):
-        marker = {"color": colour, "opacity": trace.pop("opacity")}  # or the labels would be as pale
-        trace |= {"orientation": "h", "marker": marker, "cliponaxis": False}
-        trace |= {"x": _numbers(mark.length, panel.x), "y": _numbers(mark.at, panel.y)}
-        if mark.labels is not None:
-            trace |= {"text": [escaped(label, _NAME) for label in mark.labels], "textposition": "outside"}
-            trace["textangle"] = 0
-    else:
-        trace |= {"x": _numbers(mark.x, panel.x), "y": _numbers(mark.y, panel.y)}
-    if isinstance(mark, Line):
-        shape = "hv" if mark.step else "linear"
-        trace["mode"] = "lines"
-        trace["line"] = {"color": colour, "width": mark.width, "dash": mark.dash or DASH[mark.role], "shape": shape}
-    elif isinstance(mark, Points):
-        symbol = mark.symbol or SYMBOL[mark.role]
-        rim = {"color": colour, "width": 1.4 if symbol not in ("circle", "star") else 0}
-        trace["mode"] = "markers"
-        trace["marker"] = {"color": colour, "symbol": _SYMBOL[symbol], "size": mark.size, "line": rim}
+    x, y = (mark.length, mark.at) if isinstance(mark, Bars) else (mark.x, mark.y)
+    trace = {"type": "scatter", "x": _numbers(x, panel.x), "y": _numbers(y, panel.y), "showlegend": in_legend}
+    if isinstance(mark, Words):
+        labels = [escaped(label, TICK) for label in mark.labels]
+        trace |= {"mode": "text", "text": labels, "textposition": "top center", "textfont": {"size": 11}}
+        return trace | {"hoverinfo": "skip", "cliponaxis": False}
+    look, name = LOOK[mark.role], escaped(mark.name, NAME)
+    trace |= {"name": name, "legendgroup": name}
     if mark.hover is None:
         trace["hoverinfo"] = "skip" if isinstance(mark, Line) else "x+y"
     else:
         trace |= {"hoverinfo": "text", "hovertext": [escaped(text) for text in mark.hover]}
-    return trace
+    if isinstance(mark, Bars):
+        labels = [escaped(label, NAME) for label in mark.labels or ()]
+        marker = {"color": look.colour, "opacity": mark.opacity}  # the trace's own would make its labels as pale
+        trace |= {"type": "bar", "orientation": "h", "marker": marker, "cliponaxis": False}
+        return trace if mark.labels is None else trace | {"text": labels, "textposition": "outside", "textangle": 0}
+    trace["opacity"] = mark.opacity
+    if isinstance(mark, Line):
+        line = {"color": look.colour, "width": mark.width, "dash": mark.dash or look.dash}
+        return trace | {"mode": "lines", "line": line | {"shape": "hv" if mark.step else "linear"}}
+    symbol = mark.symbol or look.symbol
+    rim = {"color": look.colour, "width": 0 if symbol in FILLED else 1.4}
+    marker = {"color": look.colour, "symbol": _SYMBOL.get(symbol, symbol), "size": mark.size, "line": rim}
+    return trace | {"mode": "markers", "marker": marker}
 
 
-def _limit(mark: Limit, panel: Panel, k: int) -> list[dict[str, Any]]:
+def _limit(mark: Limit, panel: Panel, number: int | str) -> list[dict[str, Any]]:
     """A line across a panel, and a tint over its allowed side."""
     along, other = ("x", "y") if mark.along == "x" else ("y", "x")
-    axis = panel.x if mark.along == "x" else panel.y
-    number = k + 1 if k else ""
-    across = {
-        f"{along}ref": f"{along}{number}",
-        f"{other}ref": f"{other}{number} domain",
-        f"{other}0": 0,
-        f"{other}1": 1,
-    }
-    value, colour = float(mark.value), COLOUR[mark.role]
-    label = {"text": escaped(mark.label, _NAME), "font": {"color": colour, "size": 11}, "padding": 3}
-    label |= {"textposition": "end", "textangle": 0, "xanchor": "left", "yanchor": "top"}
-    if mark.along == "y":
-        label |= {"xanchor": "right", "yanchor": "bottom"}
-    line = {"color": colour, "width": 1.5, "dash": DASH[mark.role]}
-    shapes: list[dict[str, Any]] = [
-        {"type": "line", **across, f"{along}0": value, f"{along}1": value, "line": line, "label": label}
-    ]
-    if mark.allowed and axis.span is not None:
-        edge = float(axis.span[0] if mark.allowed == "below" else axis.span[1])
-        tint = {"fillcolor": COLOUR["valid"], "opacity": 0.07, "line": {"width": 0}, "layer": "below"}
-        shapes.append({"type": "rect", **across, f"{along}0": value, f"{along}1": edge, **tint})
+    across = {f"{along}ref": f"{along}{number}", f"{other}ref": f"{other}{number} domain"}
+    across |= {f"{other}0": 0, f"{other}1": 1}  # type: ignore[dict-item]
+    value, look = float(mark.value), LOOK[mark.role]
+    corner = ("left", "top") if along == "x" else ("right", "bottom")
+    label = {"text": escaped(mark.label, NAME), "font": {"color": look.colour, "size": 11}, "padding": 3}
+    label |= {"textposition": "end", "textangle": 0, "xanchor": corner[0], "yanchor": corner[1]}
+    line = {"color": look.colour, "width": 1.5, "dash": look.dash}
+    shapes = [{"type": "line", **across, f"{along}0": value, f"{along}1": value, "line": line, "label": label}]
+    allowed = panel.allowed(mark)
+    if allowed is not None:
+        tint = {"fillcolor": LOOK["valid"].colour, "opacity": 0.07, "line": {"width": 0}, "layer": "below"}
+        shapes.append({"type": "rect", **across, f"{along}0": value, f"{along}1": float(allowed[1]), **tint})
     return shapes
 
 
-def _place(layout: dict[str, Any], k: int, panels: Sequence[Panel], tall: int) -> None:
+def _place(layout: dict[str, Any], panels: Sequence[Panel], k: int, pixels: int) -> None:
     """Give the k-th panel its axes."""
-    panel, wide = panels[k], columns(len(panels))
-    rows = -(-len(panels) // wide)
-    row, column = divmod(k, wide)
+    panel, (rows, columns) = panels[k], grid(len(panels))
+    row, column = divmod(k, columns)
     named = any(any(other.y.categories or ()) for other in panels[1:])  # on the side, where it takes room
-    gap, deep = 0.16 if named else 0.07, _GAP / tall
-    width, depth = (1 - gap * (wide - 1)) / wide, (1 - deep * (rows - 1)) / rows
+    gap, deep = 0.16 if named else 0.07, _GAP / pixels
+    width, depth = (1 - gap * (columns - 1)) / columns, (1 - deep * (rows - 1)) / rows
     left, low = column * (width + gap), 1 - row * (depth + deep) - depth
     number = k + 1 if k else ""
-    layout[f"xaxis{number}"] = _axis(panel, "x") | {
-        "domain": _within(left, width),
-        "anchor": f"y{number}",
-    }
-    layout[f"yaxis{number}"] = _axis(panel, "y") | {
-        "domain": _within(low, depth),
-        "anchor": f"x{number}",
-    }
+    layout[f"xaxis{number}"] = x = _axis(panel, "x", left, width) | {"anchor": f"y{number}"}
+    layout[f"yaxis{number}"] = y = _axis(panel, "y", low, depth) | {"anchor": f"x{number}"}
     if panel.note and not panel.marks:
         where = {"xref": f"x{number} domain", "yref": f"y{number} domain", "x": 0.5, "y": 0.5, "showarrow": False}
-        layout["annotations"].append({"text": escaped(panel.note, _LINE), **where})
-        for side in ("xaxis", "yaxis"):
-            layout[f"{side}{number}"] |= {"showticklabels": False, "showgrid": False, "range": [0, 1]}
+        layout["annotations"].append({"text": escaped(panel.note), **where})
+        for axis in (x, y):
+            axis |= {"showticklabels": False, "showgrid": False, "range": [0, 1]}
 
 
-def _within(start: float, length: float) -> list[float]:
-    return [round(max(start, 0.0), 4), round(min(start + length, 1.0), 4)]
-
-
-def _axis(panel: Panel, side: Literal["x", "y"]) -> dict[str, Any]:
-    axis: Axis = getattr(panel, side)
-    drawn: dict[str, Any] = {
-        "title": {"text": escaped(axis.title, _NAME), "standoff": 8},
+def _axis(panel: Panel, side: Side, start: float, length: float) -> dict[str, Any]:
+    axis, ticks = panel.axis(side), panel.axis(side).named_ticks
+    drawn = _AXIS | {
+        "title": {"text": escaped(axis.title, NAME), "standoff": 8},
         "type": "log" if axis.log else "linear",
-        "gridcolor": _GRID,
-        "zeroline": False,
-        "linecolor": "rgba(128,128,128,0.6)",
-        "showline": True,
-        "automargin": True,
-        "exponentformat": "power",
+        "domain": [round(max(start, 0.0), 4), round(min(start + length, 1.0), 4)],
     }
-    ticks = list(enumerate(axis.categories)) if axis.categories is not None else axis.ticks
     if ticks is not None:
         drawn |= {"tickmode": "array", "tickvals": [float(place) for place, _ in ticks]}
-        drawn["ticktext"] = [escaped(text, _SHORT) for _, text in ticks]
+        drawn["ticktext"] = [escaped(text, TICK) for _, text in ticks]
     elif axis.whole:
         low, high = panel.ends(side)
         drawn |= {"tickformat": ",d"} | ({"dtick": 1} if high - low < _SMALL else {})  # or a half is called the next
@@ -258,14 +174,15 @@ def _axis(panel: Panel, side: Literal["x", "y"]) -> dict[str, Any]:
 
 
 def _numbers(column: ArrayLike, axis: Axis) -> list[float | int | None]:
-    """Numbers for JSON: None where they are not finite, and no digit more than one can see."""
+    """Numbers for JSON: None where they have no place, and no digit more than one can see."""
     values = np.asarray(column, np.float64)
-    finite = np.isfinite(values) & ((values > 0) | (not axis.log))
-    known = values[finite]
+    hidden = axis.hides(values)
+    known = values[~hidden]
     if len(known) and (known == np.round(known)).all() and np.abs(known).max() < 2**53:
-        whole: NDArray[Any] = known.astype(np.int64)
-        return _spread(whole.tolist(), finite)
-    return _spread(_rounded(known, axis).tolist(), finite)
+        kept = iter(known.astype(np.int64).tolist())
+    else:
+        kept = iter(_rounded(known, axis).tolist())
+    return [None if gap else next(kept) for gap in hidden.tolist()]
 
 
 def _rounded(known: NDArray[np.float64], axis: Axis) -> NDArray[np.float64]:
@@ -277,10 +194,3 @@ def _rounded(known: NDArray[np.float64], axis: Axis) -> NDArray[np.float64]:
         power = 10.0 ** (_DIGITS - np.floor(np.log10(scale)))
         rounded = np.round(known * power) / power
     return np.where(np.isfinite(rounded), rounded, known)
-
-
-def _spread(known: Sequence[float | int], finite: NDArray[np.bool_]) -> list[float | int | None]:
-    if finite.all():
-        return list(known)
-    rest = iter(known)
-    return [next(rest) if there else None for there in finite.tolist()]

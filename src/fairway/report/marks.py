@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fairway.errors import UsageError
 
@@ -15,14 +15,15 @@ Role: TypeAlias = Literal["valid", "invalid", "not evaluated", "best", "limit", 
 """What a mark stands for; each role has its colour, symbol and dash everywhere (see `ink`)."""
 Symbol: TypeAlias = Literal["circle", "cross", "ring", "star", "square", "triangle"]
 Dash: TypeAlias = Literal["solid", "dash", "dot"]
+Side: TypeAlias = Literal["x", "y"]
 
 
 @dataclass(frozen=True)
 class Axis:
     """One side of a panel.
 
-    `categories` are the names of the places 0, 1, 2, ...; `ticks` are places with names of their own; `span` is from
-    where to where it is drawn, by default what the marks need; `whole` asks for whole numbers only.
+    `categories` are the names of the places 0, 1, 2, ...; `ticks` are places with names of their own; `span` is the
+    range that is drawn, by default what the marks need; `whole` asks for whole numbers only.
     """
 
     title: str = ""
@@ -32,58 +33,59 @@ class Axis:
     span: tuple[float, float] | None = None
     whole: bool = False
 
+    @property
+    def named_ticks(self) -> Sequence[tuple[float, str]] | None:
+        """The places that have a name, categories among them; None if the axis is one of plain numbers."""
+        return self.ticks if self.categories is None else list(enumerate(self.categories))
 
+    def hides(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which values (n,) have no place on it."""
+        return ~np.isfinite(values) | ((values <= 0) & self.log)
+
+
+@dataclass(frozen=True, eq=False)
 class _Mark:
-    """Coordinates as arrays of floats, checked once."""
+    """The first two fields are coordinates: arrays of floats, checked once."""
 
-    def _take(self, *names: str) -> None:
+    def __post_init__(self) -> None:
+        names = [item.name for item in fields(self)[:2]]
         for name in names:
             object.__setattr__(self, name, np.asarray(getattr(self, name), np.float64).ravel())
-        lengths = {len(getattr(self, name)) for name in names}
-        more = [getattr(self, name, None) for name in ("hover", "labels")]
-        lengths |= {len(texts) for texts in more if texts is not None}
-        if len(lengths) > 1:
+        parts = [getattr(self, name, None) for name in (*names, "hover", "labels")]
+        if len({len(part) for part in parts if part is not None}) > 1:
             raise UsageError(f"{type(self).__name__}: {' and '.join(names)} and their texts are not of one length")
 
 
 @dataclass(frozen=True, eq=False)
-class Line(_Mark):
-    """A line through points (n,); it breaks where one is NaN. With `step` it stays level until the next point."""
-
+class _Placed(_Mark):
     x: ArrayLike
     y: ArrayLike
     name: str = ""
     role: Role = "plain"
-    dash: Dash | None = None  # by default the role's
-    step: bool = False
-    width: float = 1.6
-    opacity: float = 1.0
-    hover: Sequence[str] | None = None  # a text for each point
-
-    def __post_init__(self) -> None:
-        self._take("x", "y")
+    opacity: float = field(default=1.0, kw_only=True)
+    hover: Sequence[str] | None = field(default=None, kw_only=True)  # a text for each point, shown when pointed at
 
 
 @dataclass(frozen=True, eq=False)
-class Points(_Mark):
-    """Points (n,), each with a text that is shown when it is pointed at."""
+class Line(_Placed):
+    """A line through points (n,); it breaks where one is NaN. With `step` it stays level until the next point."""
 
-    x: ArrayLike
-    y: ArrayLike
-    name: str = ""
-    role: Role = "plain"
+    dash: Dash | None = None  # by default the role's
+    step: bool = False
+    width: float = 1.6
+
+
+@dataclass(frozen=True, eq=False)
+class Points(_Placed):
+    """Points (n,)."""
+
     symbol: Symbol | None = None  # by default the role's
     size: float = 6.0
-    opacity: float = 1.0
-    hover: Sequence[str] | None = None
-
-    def __post_init__(self) -> None:
-        self._take("x", "y")
 
 
 @dataclass(frozen=True, eq=False)
 class Bars(_Mark):
-    """Bars (n,) that lie at places of the y axis and are so long; several in one panel are stacked."""
+    """Bars (n,) at places of the y axis, each of a length; two of one panel should not share a place."""
 
     at: ArrayLike
     length: ArrayLike
@@ -92,9 +94,6 @@ class Bars(_Mark):
     opacity: float = 1.0
     labels: Sequence[str] | None = None  # written at their ends
     hover: Sequence[str] | None = None
-
-    def __post_init__(self) -> None:
-        self._take("at", "length")
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,9 +104,6 @@ class Words(_Mark):
     y: ArrayLike
     labels: Sequence[str]
 
-    def __post_init__(self) -> None:
-        self._take("x", "y")
-
 
 @dataclass(frozen=True)
 class Limit:
@@ -115,7 +111,7 @@ class Limit:
 
     value: float
     label: str = ""
-    along: Literal["x", "y"] = "y"
+    along: Side = "y"
     allowed: Literal["below", "above"] | None = None
     role: Role = "limit"
 
@@ -132,18 +128,27 @@ class Panel:
     marks: Sequence[Mark] = ()
     note: str = ""
 
-    def ends(self, side: Literal["x", "y"]) -> tuple[float, float]:
-        """From where to where an axis goes: by its span, or else by the lines, points and limits on it."""
-        axis = self.x if side == "x" else self.y
+    def axis(self, side: Side) -> Axis:
+        """One of its axes."""
+        return self.x if side == "x" else self.y
+
+    def allowed(self, mark: Limit) -> tuple[float, float] | None:
+        """The range to tint beside a limit, or None."""
+        span = self.axis(mark.along).span
+        return None if span is None or not mark.allowed else (mark.value, span[mark.allowed == "above"])
+
+    def ends(self, side: Side) -> tuple[float, float]:
+        """The range of an axis: its span, or else that of the lines, points and limits on it."""
+        axis = self.axis(side)
         if axis.span is not None:
             return axis.span
         marks = [np.asarray(getattr(mark, side)) for mark in self.marks if isinstance(mark, Line | Points)]
         marks += [np.array([mark.value]) for mark in self.marks if isinstance(mark, Limit) and mark.along == side]
         values = np.concatenate([*marks, np.ones(0)])
-        values = values[np.isfinite(values) & ((values > 0) | (not axis.log))]
+        values = values[~axis.hides(values)]
         return (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
 
-    def decades(self, side: Literal["x", "y"]) -> float:
+    def decades(self, side: Side) -> float:
         """How many powers of ten a log axis spans."""
         low, high = self.ends(side)
-        return float(np.log10(high) - np.log10(low)) if (self.x if side == "x" else self.y).log else 0.0
+        return float(np.log10(high) - np.log10(low)) if self.axis(side).log else 0.0

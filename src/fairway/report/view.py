@@ -1,6 +1,6 @@
-"""A study as it is looked at: by its small events, and by the reports of those trials that are asked for.
+"""A study as it is looked at: its small events, the reports of its running trials, and of others on request.
 
-A list of ten thousand trials must not cost a million reports, so what ends a trial (`Told`) says what they come to.
+A list of ten thousand trials must not cost a million reports, so the event that ends a trial (`Told`) sums them up.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +17,16 @@ from fairway import feasibility
 from fairway.engine.events import Judged, Opened, Reported, Status
 from fairway.engine.identity import Identity
 from fairway.engine.ledger import Course, Ledger
+from fairway.engine.log import Log
 from fairway.engine.record import TrialRecord
 from fairway.errors import StorageError, UsageError
 from fairway.problem import Problem
 from fairway.space import Space
-from fairway.storage.log import Log
 from fairway.storage.sql import Database
 from fairway.study import Study
 
-STRATA = ("not evaluated", "valid", "invalid")
-"""By the numbers in `Curve.stratum`."""
+STRATA: tuple[Literal["not evaluated", "valid", "invalid"], ...] = ("not evaluated", "valid", "invalid")
+"""What the constraints say of a checkpoint, by the numbers in `Curve.stratum` and `View.stratum`."""
 
 
 class Curve(NamedTuple):
@@ -39,20 +39,20 @@ class Curve(NamedTuple):
     seconds: NDArray[np.float64]  # (n,): training and checks, since the trial began
 
     def thinned(self, most: int) -> Curve:
-        """At most so many of its rows, evenly, with its first, its last and every change of stratum as far as fits."""
+        """At most so many of its rows: its ends, changes of stratum, and others, closer together where it begins."""
         n = len(self.step)
         if n <= most:
             return self
-        even = np.linspace(0, n - 1, most // 2 if most > 3 else most).round().astype(np.intp)  # noqa: PLR2004
+        share = max(most // 4, 2)
+        rows = np.union1d(np.geomspace(1, n, share) - 1, np.linspace(0, n - 1, share)).astype(np.intp)
         turns = np.flatnonzero(np.diff(self.stratum)) + 1
-        room = max(most - len(even), 0)
-        turns = turns[np.linspace(0, len(turns) - 1, min(room, len(turns))).round().astype(np.intp)]
-        rows = np.union1d(even, turns)
+        kept = np.linspace(0, len(turns) - 1, min(most - len(rows), len(turns))).round().astype(np.intp)
+        rows = np.union1d(rows, turns[kept])
         return Curve(*(column[rows] for column in self))  # type: ignore[arg-type]
 
 
 class View:
-    """One study, read and never written.
+    """One study, read and never written: equal to a fold of its whole log.
 
     >>> import fairway as fw
     >>> from fairway.report.view import View
@@ -73,7 +73,10 @@ class View:
             raise StorageError(f"the study {self.name!r} is empty: nobody has opened it yet")
         self.config: Mapping[str, Any] = events[0].config
         self.identity = Identity.from_json(self.config)
-        self.ledger = Ledger(self.space, self.problem)
+        self.space: Space = self.identity.space
+        self.problem: Problem = self.identity.problem
+        self._summaries = Ledger(self.space, self.problem, self.identity.seed or 0)
+        self.ledger = self._summaries
         self.update()
 
     @classmethod
@@ -81,31 +84,33 @@ class View:
         """A study in a database, which must be there."""
         return cls(Database(url, reading=True).log(name, create=False), name)
 
-    @property
-    def space(self) -> Space:
-        """Of parameters."""
-        return self.identity.space
-
-    @property
-    def problem(self) -> Problem:
-        """The objective and the limits."""
-        return self.identity.problem
+    @classmethod
+    def of(cls, study: Study | View) -> View:
+        """A view of a study; a view stays as it is."""
+        if isinstance(study, View):
+            return study
+        if not isinstance(study, Study):
+            raise UsageError(f"{study!r}: a Study or a View is expected")
+        return cls(study)
 
     def update(self) -> bool:
-        """Take in what was written since; whether there was anything."""
+        """Read what was written since; whether there was anything."""
         with self._lock:
             events, position = self.log.summary(self.position)
+            if position == self.position:
+                return False
             for event in events:
-                self.ledger.fold(event)
-            self.position = position
-        return bool(events)
+                self._summaries.replay(event)
+            ledger = self._summaries.still()
+            for batch in self.log.reports(ledger.running):
+                ledger.replay(batch)
+            self.ledger, self.position = ledger, position
+            return True
 
     def still(self) -> View:
-        """It as it is now; this one may be updated while that one is drawn."""
+        """A snapshot: this view may be updated while that one is drawn."""
         with self._lock:
-            view = copy.copy(self)
-            view.ledger, view._lock = self.ledger.still(), threading.Lock()
-            return view
+            return copy.copy(self)
 
     @property
     def courses(self) -> Sequence[Course]:
@@ -117,16 +122,24 @@ class View:
         """Every trial, for people, by number."""
         return [self.ledger.record(number) for number in range(len(self.ledger.courses))]
 
+    def stratum(self, number: int) -> int | None:
+        """What the constraints say of the checkpoint that stands for a trial: a place in `STRATA`, None without one."""
+        checkpoint = self.courses[number].checkpoint
+        if checkpoint is None:
+            return None
+        amount = feasibility.known(self.problem, checkpoint)
+        return 0 if amount is None else 1 if amount == 0.0 else 2
+
+    @property
+    def best_number(self) -> int | None:
+        """The number of the trial with the best feasible checkpoint, or None while there is none."""
+        return None if self.ledger.best is None else self.ledger.best[0]
+
     @property
     def best(self) -> TrialRecord | None:
         """The trial with the best feasible checkpoint, or None while there is none."""
-        sign = self.problem.objective.sign
-        losses = [
-            (sign * course.checkpoint.objective, number, course.checkpoint.step)
-            for number, course in enumerate(self.courses)
-            if course.checkpoint is not None and feasibility.known(self.problem, course.checkpoint) == 0.0
-        ]
-        return self.ledger.record(min(losses)[1]) if losses else None
+        number = self.best_number
+        return None if number is None else self.ledger.record(number)
 
     @property
     def counts(self) -> dict[Status, int]:
@@ -140,7 +153,7 @@ class View:
 
     @property
     def ended(self) -> str | None:
-        """Why the last run ended; None while the study is going on, or if it was cut off."""
+        """Why the last run ended; None while the study runs, or if the run was cut off."""
         return self.ledger.ended
 
     def curves(self, numbers: Collection[int]) -> dict[int, Curve]:
@@ -160,8 +173,7 @@ def _curve(problem: Problem, batches: Sequence[Reported]) -> Curve:
     step, objective, values, train_ns, check_ns = (
         np.concatenate([getattr(batch, name) for batch in batches]) for name in names
     )
-    late = np.flatnonzero(train_ns < 0)
-    for row in late:
+    for row in np.flatnonzero(train_ns < 0):
         at = np.flatnonzero((step == step[row]) & (train_ns >= 0))
         if len(at):
             paid = check_ns[row] >= 0

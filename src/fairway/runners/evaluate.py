@@ -15,21 +15,21 @@ from fairway.problem import Problem
 
 def evaluate(function: Callable[[Trial], Any], trial: Trial) -> tuple[Status, str]:
     """Run a function on a trial to its end: how it ended, and why."""
-    return trial._end(_metrics(trial, function(trial)))
+    return trial.driver.finish(_metrics(trial, function(trial)))
 
 
 def _metrics(trial: Trial, result: Any) -> Mapping[str, Any] | None:
     """What a function returned, as metrics by name."""
-    metrics = trial._referee.problem.metrics
+    metrics = trial.problem.metrics
     if result is None:
-        if not trial._last and not trial.stopped:
+        if not trial.last_step and not trial.stopped:
             wanted = ", ".join(f"{metric!r}: ..." for metric in metrics)
             raise UsageError(
                 f"trial {trial.number} reported nothing and returned nothing: return {{{wanted}}} or report"
             )
         return None
-    if trial._last or trial.stopped:
-        if is_measured(trial._referee.problem, result):
+    if trial.last_step or trial.stopped:
+        if is_measured(trial.problem, result):
             raise UsageError(
                 f"trial {trial.number} reported its steps and returned {result!r}; "
                 "a loop that reports returns nothing, or its model"
@@ -37,7 +37,7 @@ def _metrics(trial: Trial, result: Any) -> Mapping[str, Any] | None:
         return None
     if isinstance(result, Mapping):
         return result
-    if len(metrics) == 1 and is_measured(trial._referee.problem, result):
+    if len(metrics) == 1 and is_measured(trial.problem, result):
         return {metrics[0]: result}
     raise UsageError(
         f"the function returned {result!r}: a dict with {', '.join(metrics)} is expected, or reports on the way"

@@ -12,15 +12,14 @@ import queue
 import select
 import selectors
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fairway.engine.durability import NEWS_SECONDS
 from fairway.engine.events import Reported
-from fairway.runners.worker import NEWS_SECONDS, Batches, Done, News
-
-if TYPE_CHECKING:
-    from fairway.engine.owner import Owner
+from fairway.engine.owner import Owner
+from fairway.runners.worker import Batches, Done, News
 
 
 class Line:
@@ -61,7 +60,7 @@ class Exchange:
     """The thread, which begins with the first line and ends with the last one."""
 
     def __init__(self, owner: Owner) -> None:
-        self._owner = owner
+        self._journal = owner.journal
         self._lines: set[Line] = set()
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
         self._lock = threading.Lock()  # held while lines are served, or come and go
@@ -87,7 +86,7 @@ class Exchange:
             self._selector.unregister(line)
 
     def _serve(self) -> None:
-        clock, told = self._owner.clock.ns, 0
+        clock, told = self._journal.clock.ns, 0
         while True:
             ready = self._selector.select(NEWS_SECONDS)
             with self._lock:
@@ -96,16 +95,16 @@ class Exchange:
                     return
                 lines = [key.data for key, _ in ready if key.data in self._lines]
                 try:
-                    self._hear(lines)
+                    self.hear(lines)
                     if clock() - told >= NEWS_SECONDS * 1e9:
                         told = clock()
-                        self._tell()
+                        self.tell(self._lines)
                 except Exception as error:  # noqa: BLE001 - above all, that the log cannot be written
                     for line in list(self._lines):
                         self._forget(line)
                         line.inbox.put(error)
 
-    def _hear(self, lines: Sequence[Line]) -> None:
+    def hear(self, lines: Sequence[Line]) -> None:
         """Write what lines say, then hand on which trials are done."""
         batches: list[Reported] = []
         done: list[tuple[Line, Done]] = []
@@ -122,14 +121,17 @@ class Exchange:
                 else:
                     done.append((line, message))
         if batches:
-            self._owner.append(*batches)
+            self._journal.append(*batches)
         for line, message in done:
             line.inbox.put(message)
 
-    def _tell(self) -> None:
+    def tell(self, lines: Iterable[Line]) -> None:
         """Pass on what each line's worker has not seen."""
-        self._owner.follow()
-        for line in self._lines:
-            if self._owner.has_news(line.worker) and line.is_free:
+        roster = self._journal.roster
+        self._journal.follow()
+        for line in lines:
+            if roster.has_news(line.worker) and line.is_free:
+                with self._journal.lock:
+                    news = News(*roster.news(line.worker, self._journal.position))
                 with contextlib.suppress(OSError):  # that it is gone is heard when it is read
-                    line.send(News(*self._owner.news(line.worker)))
+                    line.send(news)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fairway.engine.interrupts import uninterrupted
+from fairway.engine.owner import Owner
+from fairway.engine.trial import Trial
 from fairway.runners.evaluate import describe, evaluate
 from fairway.runners.run import Outcome, Run, write_down
-
-if TYPE_CHECKING:
-    from fairway.engine.trial import Trial
-    from fairway.study import Study
 
 
 class LocalHand:
     """Runs trials in this process."""
 
-    def __init__(self, study: Study, this: Run, function: Callable[[Trial], Any]) -> None:
-        self._study, self._run, self._function = study, this, function
+    def __init__(self, owner: Owner, this: Run, function: Callable[[Trial], Any]) -> None:
+        self._owner, self._run, self._function = owner, this, function
         self._trial: Trial | None = None
 
     def ready(self) -> bool:
@@ -27,12 +25,11 @@ class LocalHand:
 
     def run_one(self) -> Outcome:
         """Run a trial to its end."""
-        owner, trial = self._study._owner, None
+        owner, trial = self._owner, None
         try:
             with uninterrupted():
                 self._trial = trial = owner.ask()
-                seconds, trial._overtime = self._run.left()
-                trial._deadline = owner.clock.ns() + seconds * 1e9
+                trial.driver.expire(*self._run.left())
                 if self._run.ending:  # that came while the trial was asked for
                     self.cut()
             status, reason = evaluate(self._function, trial)
@@ -56,13 +53,13 @@ class LocalHand:
         """End the trial at its next report."""
         trial = self._trial
         if trial is not None:
-            trial._overtime, trial._deadline = self._run.ending, -1.0
+            trial.driver.expire(-1.0, self._run.ending)
 
     def abandon(self) -> None:
-        """End the trial now; the function goes on until its next report, which is refused."""
+        """End the trial now; the function runs on until its next report, which is refused."""
         trial = self._trial
         if trial is not None and trial.status == "running":
-            write_down(self._study._owner.close, trial, "failed", self._run.ending)
+            write_down(self._owner.close, trial, "failed", self._run.ending)
 
     def close(self) -> None:
         """Nothing is left open."""

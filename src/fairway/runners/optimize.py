@@ -6,18 +6,16 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from fairway.checks import whole
+from fairway.engine.owner import Owner
+from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.runners.evaluate import describe
 from fairway.runners.local import LocalHand
 from fairway.runners.progress import show
 from fairway.runners.run import Hand, Run, write_down
-
-if TYPE_CHECKING:
-    from fairway.engine.trial import Trial
-    from fairway.study import Study
 
 _MOMENT_SECONDS = 1.0  # for writing down that trials were interrupted, when nothing else is waited for
 
@@ -25,7 +23,7 @@ Backend: TypeAlias = Literal["process", "thread", "ray"]
 
 
 def run(
-    study: Study,
+    owner: Owner,
     function: Callable[[Trial], Any],
     *,
     trials: int | None,
@@ -42,9 +40,9 @@ def run(
     """What `Study.optimize` does."""
     if not callable(function):
         raise UsageError(f"optimize({function!r}): a function that takes a trial is expected")
-    this = Run(study, trials=trials, timeout=timeout, trial_timeout=trial_timeout, retry=retry, catch=catch)
+    this = Run(owner, trials=trials, timeout=timeout, trial_timeout=trial_timeout, retry=retry, catch=catch)
     this.hands = _hands(
-        study,
+        owner,
         this,
         function,
         workers=whole(workers, "workers"),
@@ -52,7 +50,7 @@ def run(
         resources=resources,
         address=address,
     )
-    with show(study, this.trials, progress):
+    with show(owner, this.trials, progress):
         try:
             if len(this.hands) == 1 and backend is None:
                 this.work(this.hands[0])
@@ -61,13 +59,13 @@ def run(
         except KeyboardInterrupt:
             this.stop("interrupted")
         except BaseException as error:
-            write_down(study._owner.end, describe(error))
+            write_down(owner.end, describe(error))
             raise
-    study._owner.end(this.reason)
+    owner.end(this.reason)
 
 
 def _hands(
-    study: Study,
+    owner: Owner,
     this: Run,
     function: Callable[[Trial], Any],
     *,
@@ -83,11 +81,11 @@ def _hands(
     if this.trials is not None:
         workers = min(workers, this.trials)
     if backend == "thread" or backend is None and workers == 1:
-        return [LocalHand(study, this, function) for _ in range(workers)]
+        return [LocalHand(owner, this, function) for _ in range(workers)]
     from fairway.runners.exchange import Exchange  # noqa: PLC0415 - only where workers are elsewhere
     from fairway.runners.remote import pack  # noqa: PLC0415
 
-    owner, packed = study._owner, pack(function, this.catch)
+    packed = pack(function, this.catch)
     exchange = Exchange(owner)
     if backend == "ray":
         from fairway.runners.ray import Cluster, RayHand  # noqa: PLC0415 - optional

@@ -8,15 +8,12 @@ import subprocess
 import sys
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
 
+from fairway.engine.owner import Owner
 from fairway.errors import StudyFailed, UsageError
 from fairway.runners.exchange import Exchange
 from fairway.runners.remote import RemoteHand
 from fairway.runners.run import Run
-
-if TYPE_CHECKING:
-    from fairway.engine.owner import Owner
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _CODE = "import sys; sys.path[:] = {!r}; from fairway.runners.worker import main; main({})"

@@ -17,17 +17,16 @@ import time
 from collections.abc import Iterator, Mapping
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fairway.checks import is_number
+from fairway.engine.durability import NEWS_SECONDS
+from fairway.engine.owner import Owner
 from fairway.errors import MissingDependency, StudyFailed, UsageError
 from fairway.runners import worker
 from fairway.runners.exchange import Exchange
 from fairway.runners.remote import RemoteHand
 from fairway.runners.run import Run, logger
-
-if TYPE_CHECKING:
-    from fairway.engine.owner import Owner
 
 try:
     import ray
@@ -116,7 +115,7 @@ class RayHand(RemoteHand):
         self._actor = self._cluster.actors.remote(key)
         place = self._actor.listen.remote()
         began, told = time.monotonic(), False
-        while not ray.wait([place], timeout=worker.NEWS_SECONDS)[0]:
+        while not ray.wait([place], timeout=NEWS_SECONDS)[0]:
             if not self._run.goes_on:
                 return None
             if not told and time.monotonic() - began > _ROOM_SECONDS:

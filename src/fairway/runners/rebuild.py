@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from fairway.engine.clock import WallClock
-from fairway.engine.events import Reported
+from fairway.engine.decision import Decision
+from fairway.engine.driver import Driver
+from fairway.engine.measurement import Observation
 from fairway.engine.referee import Referee
-from fairway.engine.trial import Decision, Trial
+from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.problem import Problem
 from fairway.runners.evaluate import is_measured
@@ -37,8 +39,8 @@ class Found(Protocol):
 
 def rebuild(found: Found, seed: int, problem: Problem, function: Callable[[Trial], Any]) -> Any:
     """What a function returns when it is run again up to a checkpoint; a warning where that comes out differently."""
-    again = Again(found, seed, problem)
-    model = function(again)
+    again = Again(found, problem)
+    model = function(Trial(found.number, found.params, seed=seed, driver=again))
     name = problem.objective.metric
     if model is None or is_measured(problem, model):
         raise UsageError(
@@ -60,26 +62,23 @@ def rebuild(found: Found, seed: int, problem: Problem, function: Callable[[Trial
     return model
 
 
-class Again(Trial):
-    """A trial that ends at a given step, calls no constraint and is written nowhere."""
+class Again(Driver):
+    """Drives a trial up to a given step, calls no constraint and is written nowhere."""
 
     __slots__ = ("_until", "reached")
 
-    def __init__(self, found: Found, seed: int, problem: Problem) -> None:
+    def __init__(self, found: Found, problem: Problem) -> None:
         referee = Referee(problem, Never(skip=False))
         referee.bar = -math.inf  # no check is worth its price, and that stays so: the answers are known
-        super().__init__(found.number, found.params, seed=seed, referee=referee, send=_forget, clock=WallClock())
+        super().__init__(found.number, referee, WallClock())
         self._until = found.step
         self.reached: tuple[float | None, ...] | None = None  # the metrics at that step, as far as they were numbers
 
-    def _settle(self, step: int, objective: float, loss: float, values: Sequence[float | None], *rest: Any) -> Decision:
-        decision = super()._settle(step, objective, loss, values, *rest)
-        if step < self._until:
+    def settle(self, observation: Observation) -> Decision:
+        """Settle as ever, and end at the step that was best."""
+        decision = super().settle(observation)
+        if observation.step < self._until:
             return decision
-        self._cut = f"step {self._until} was the best"
-        self.reached = (objective, *values) if step == self._until else None
-        return Decision(stop=True, reason=self._cut, interval=decision.interval, best=True)
-
-
-def _forget(batch: Reported) -> None:
-    """What is reported again was written when it was reported first."""
+        self.cut(f"step {self._until} was the best")
+        self.reached = (observation.objective, *observation.values) if observation.step == self._until else None
+        return Decision(stop=True, reason=self.reason, interval=decision.interval, best=True)

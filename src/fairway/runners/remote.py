@@ -13,20 +13,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import cloudpickle
 
+from fairway.engine.durability import NEWS_SECONDS
+from fairway.engine.owner import Owner
 from fairway.engine.referee import Referee
 from fairway.errors import StudyFailed, UsageError
 from fairway.runners.evaluate import describe
 from fairway.runners.exchange import Exchange, Line
 from fairway.runners.run import Hand, Outcome, Run, write_down
-from fairway.runners.worker import NEWS_SECONDS, Begin, Done, Quit, Ready, Written
+from fairway.runners.worker import Begin, Done, Quit, Ready, Written
 from fairway.seeds import trial_seed
-
-if TYPE_CHECKING:
-    from fairway.engine.owner import Owner
 
 _LOOK_SECONDS = 1.0  # between looks whether a silent worker lives
 _PATIENCE_SECONDS = 1.0  # for the news of how a worker ended
@@ -162,7 +161,7 @@ class RemoteHand(Hand, ABC):
             return EOFError() if self._is_gone() else None  # a child of its own may still hold the connection
 
     def _finish(self, line: Line, done: Done) -> Outcome:
-        written = self._owner.tell_for(done.told, done.batch)
+        written = self._owner.tell_for(done.told, done.rows)
         with contextlib.suppress(OSError):  # one that is gone is missed when the next trial is sent
             line.send(Written(written))
         error: BaseException | None = None

@@ -6,15 +6,12 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fairway.checks import positive, whole
+from fairway.engine.owner import Owner
 from fairway.errors import FairwayError, SpaceExhausted, StudyFailed, UsageError
 from fairway.runners.evaluate import describe
-
-if TYPE_CHECKING:
-    from fairway.engine.owner import Owner
-    from fairway.study import Study
 
 logger = logging.getLogger("fairway")
 
@@ -77,7 +74,7 @@ class Run:
 
     def __init__(
         self,
-        study: Study,
+        owner: Owner,
         *,
         trials: int | None,
         timeout: float | None,
@@ -96,14 +93,14 @@ class Run:
         self.catch = catch if isinstance(catch, tuple) else (catch,)
         if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in self.catch):
             raise UsageError(f"catch={catch!r}: an exception class or a tuple of them is expected")
-        self._study = study
+        self._owner = owner
         self.hands: Sequence[Hand] = ()
-        self._clock = study._owner.clock.ns
+        self._clock = owner.clock.ns
         self._end = self._clock() + self._timeout * 1e9
         self._lock = threading.Lock()
         self._begun = self._done = self._failed = 0
         self._exhausted = ""  # that there is nothing left to try
-        self._judge = Judge(study._owner)
+        self._judge = Judge(owner)
         self.ending = ""  # why it ends before its time
         self.error: BaseException | None = None  # the first that ended it
 
@@ -175,12 +172,12 @@ class Run:
                 return
             self._done += 1
             self._failed += outcome.failed
-            counts = self._study.counts
+            counts = self._owner.counts
             succeeded = counts["completed"] + counts["stopped"] > 0
             hopeless = self._failed == self._done and (self._failed == _HOPELESS or self._done == self.trials)
             failed = self._failed
         if not outcome.failed:
-            self._judge.ask(self._study._owner)
+            self._judge.ask(self._owner)
         error = outcome.error
         if error is not None:
             fatal = isinstance(error, FairwayError) and (not isinstance(error, UsageError) or not succeeded)
@@ -190,7 +187,7 @@ class Run:
             logger.debug("where trial %d failed", outcome.number, exc_info=error)
         if hopeless and not succeeded and not self.ending:
             how = "1 trial failed" if failed == 1 else f"{failed} trials failed"
-            why = self._study.trials[outcome.number].reason
+            why = self._owner.ledger.courses[outcome.number].reason
             raise StudyFailed(f"{how} and none succeeded; the last one: {why}") from error
 
 

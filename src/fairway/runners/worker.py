@@ -20,18 +20,15 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
+from fairway.engine.batch import Batch, drained
 from fairway.engine.clock import WallClock
+from fairway.engine.driver import Driver
+from fairway.engine.durability import SEND_SECONDS
 from fairway.engine.events import Reported, Status, Told
 from fairway.engine.referee import Referee
 from fairway.engine.trial import Trial
 from fairway.runners.evaluate import describe, evaluate
 from fairway.space import Value
-
-FLUSH_SECONDS = 0.055
-"""How long reports wait before they are sent to the owner."""
-
-NEWS_SECONDS = 0.02
-"""How long the owner keeps news before it passes them on: with the above, what others know is under 100 ms old."""
 
 _GRACE_SECONDS = 5.0  # for cleaning up, once the owner is gone
 
@@ -78,7 +75,7 @@ class Batches(NamedTuple):
 class Done(NamedTuple):
     """From a worker: its trial ended, with its last reports; the exception, if one ended it, and where it was."""
 
-    batch: Reported | None
+    rows: Reported | None
     told: Told
     error: bytes
     trace: str
@@ -124,10 +121,10 @@ class _Worker:
     ) -> None:
         self._connection, self._referee, self._function, self._catch = connection, referee, function, catch
         self._alone = alone
-        self._trial: Trial | None = None
+        self._batch: Batch | None = None  # of the trial that runs
         self._over = False  # nobody listens any more
         self._orders: queue.SimpleQueue[Begin | Written | Quit] = queue.SimpleQueue()
-        self._batches: list[Reported] = []  # that wait to be sent
+        self._events: list[Reported] = []  # that wait to be sent
         self._done: queue.SimpleQueue[Done] = queue.SimpleQueue()
 
     def run(self) -> None:
@@ -146,9 +143,10 @@ class _Worker:
 
     def _run_one(self, begin: Begin) -> Told:
         clock, referee = WallClock(), self._referee
-        trial = Trial(begin.number, begin.params, seed=begin.seed, referee=referee, send=self._keep, clock=clock)
-        trial._deadline, trial._overtime = clock.ns() + begin.seconds * 1e9, begin.overtime
-        self._trial = trial
+        driver = Driver(begin.number, referee, clock)
+        driver.expire(begin.seconds, begin.overtime)
+        trial = Trial(begin.number, begin.params, seed=begin.seed, driver=driver)
+        self._batch = driver.batch
         status: Status
         error, trace, caught = b"", "", False
         try:
@@ -159,32 +157,31 @@ class _Worker:
             status, reason, error, trace = "failed", describe(problem), _packed(problem), traceback.format_exc()
             caught = isinstance(problem, self._catch)
         with referee.lock:
-            batch, self._trial = trial._batch(), None
-            told = Told(begin.number, status, reason, clock.at(), referee.worker, referee.acts + 1, notes=trial._notes)
-        trial._status = status
-        self._done.put(Done(batch, told, error, trace, caught))
+            rows, self._batch = driver.batch.event(), None
+            told = Told(begin.number, status, reason, clock.at(), referee.worker, referee.acts + 1, notes=driver.notes)
+        driver.status = status
+        self._done.put(Done(rows, told, error, trace, caught))
         return told
 
-    def _flush(self) -> None:
+    def _drain(self) -> None:
+        """Have the rows of the running trial wait to be sent, with what had been seen when they were ruled on."""
         with self._referee.lock:
-            if self._trial is not None:
-                self._trial._flush()
-
-    def _keep(self, batch: Reported) -> None:
-        self._batches.append(batch)
+            if self._batch is not None:
+                with drained([self._batch], WallClock.ns()) as events:
+                    self._events += events
 
     def _send(self) -> None:
         while not self._over:
             try:
-                done = self._done.get(timeout=FLUSH_SECONDS)
+                done = self._done.get(timeout=SEND_SECONDS)
             except queue.Empty:
                 done = None
             with self._referee.lock:
-                self._flush()
-                batches, self._batches = self._batches, []
+                self._drain()
+                events, self._events = self._events, []
             try:
-                if batches:
-                    self._connection.send(Batches(batches))
+                if events:
+                    self._connection.send(Batches(events))
                 if done is not None:
                     self._connection.send(done)
             except OSError:
@@ -200,9 +197,9 @@ class _Worker:
                 self._orders.put(message)
                 continue
             with self._referee.lock:
-                self._flush()  # with what had been seen when those reports were ruled on
+                self._drain()
                 for event in message.events:
-                    self._referee.fold(pickle.loads(event))  # noqa: S301 - the owner's
+                    self._referee.replay(pickle.loads(event))  # noqa: S301 - the owner's
                 self._referee.seen = message.position
 
     def _leave(self) -> None:

@@ -1,1 +1,1 @@
-"""Which configuration next? One sampler a file."""
+"""Which configuration next? One sampler per file."""

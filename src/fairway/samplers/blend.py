@@ -1,10 +1,10 @@
 """Blended search, after Wang et al. (2021): a global sampler and local randomised direct searches share the trials.
 
-A local search sits at a good trial, its centre. It tries a random direction at its step size, then the opposite one;
-each trial around the centre that brings nothing shortens the step. A better trial becomes the centre of its
-neighbourhood. All of this is read off the history, so nothing is kept between proposals. Local and global proposals get
-shares of the trials by how often each has improved on the best lately. Centres are chosen by the feasibility order: no
-penalty weights violation against loss, and unknown rows come after measured ones.
+A local search is centred at a good trial. It takes a step in a random direction, then in the opposite one; every trial
+near the centre that is no improvement shortens the step. A better trial becomes the new centre of its neighbourhood.
+All of this is derived from the history, so nothing is kept between proposals. Local and global proposals share the
+trials in proportion to their recent improvements on the best one. Centres are chosen by the feasibility order: no
+penalty weighs violation against loss, and unknown rows come after measured ones.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from fairway.space import Value
 
 Array = NDArray[np.float64]
 
-_RECENT = 30  # trials by which local and global search are judged
-_SMALLEST = 1e-3  # step
+_RECENT = 30  # trials by which local and global search are compared
+_SMALLEST_STEP = 1e-3
 
 
 @dataclass(frozen=True)
 class Blend(Sampler):
-    """Local searches around the best trials beside c-TPE.
+    """Mixes local searches around the best trials with proposals of `around`, by default c-TPE.
 
-    `start_at` is a configuration to begin with, best one that is cheap to train. `threads` local searches are alive at
-    a time; `step` is their first step in the unit cube.
+    `start_at` is the first configuration to try, ideally one that trains fast. There are `threads` local searches at a
+    time; `step` is their initial step size in the unit cube.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), sampler=fw.Blend({"x": -0.5}), seed=0)
@@ -54,7 +54,6 @@ class Blend(Sampler):
             object.__setattr__(self, "around", CTPE(**{k: v for k, v in self.around.items() if k != "kind"}))
 
     def propose(self, history: History, rng: np.random.Generator) -> Array:
-        """From the global sampler, or from one of the local searches."""
         if not len(history) and not len(history.pending) and self.start_at is not None:
             return np.nan_to_num(history.space.encode(self.start_at), nan=0.5)
         measured = np.count_nonzero(~history.failed)
@@ -65,12 +64,12 @@ class Blend(Sampler):
         return self._local(history, int(rng.choice(centres, p=weights / weights.sum())), rng)
 
     def _near(self, history: History, row: int) -> NDArray[np.bool_]:
-        """Which trials lie within reach of a centre."""
+        """Whether each trial lies in the neighbourhood of a centre."""
         x = np.nan_to_num(history.x, nan=0.5)
         return np.asarray(np.sqrt(((x - x[row]) ** 2).sum(axis=1)) <= 2.0 * self.step)
 
     def _centres(self, history: History) -> list[int]:
-        """The best trials, each the best of its neighbourhood."""
+        """The rows of the best trials, each the best of its neighbourhood."""
         taken, centres = np.zeros(len(history), bool), []
         for row in history.order[: np.count_nonzero(~history.failed)]:
             if not taken[row]:
@@ -81,7 +80,7 @@ class Blend(Sampler):
         return centres
 
     def _local_share(self, history: History) -> float:
-        """The share of local proposals: by how many of the latest improvements were made near an earlier best trial."""
+        """The share of local proposals: (local + 1) / (local + global + 2), both counted in recent improvements."""
         rank = np.empty(len(history))
         rank[history.order] = np.arange(len(history))
         local = far = 1.0
@@ -97,17 +96,17 @@ class Blend(Sampler):
         return local / (local + far)
 
     def _local(self, history: History, centre: int, rng: np.random.Generator) -> Array:
-        """A step from a centre: against the last direction if that brought nothing, else a random one."""
+        """A step from a centre: opposite to the last one if that brought no improvement, else in a random direction."""
         x = np.nan_to_num(history.x, nan=0.5)
         later = np.flatnonzero(self._near(history, centre) & (np.arange(len(history)) > centre))
-        step = max(self.step * 0.5 ** (len(later) / (2.0 * len(history.space))), _SMALLEST)
+        step = max(self.step * 0.5 ** (len(later) / (2.0 * len(history.space))), _SMALLEST_STEP)
         if len(later) % 2:
             opposite = x[centre] - (x[later[-1]] - x[centre])
             if ((opposite >= 0.0) & (opposite <= 1.0)).all():
                 return np.asarray(opposite)
         direction = rng.normal(size=len(history.space))
         moved = x[centre] + step * math.sqrt(len(direction)) * direction / np.linalg.norm(direction)
-        for j, parameter in enumerate(history.space.values()):  # a step that stays in its cell is none
+        for j, parameter in enumerate(history.space.values()):  # a small step would stay in its cell
             if rng.random() < step and math.isfinite(parameter.size):
                 moved[j] = rng.random()
         return np.asarray(np.clip(np.where(moved > 1.0, 2.0 - moved, np.abs(moved)), 0.0, 1.0))

@@ -1,9 +1,9 @@
-"""BORE (Tiao et al., 2021): the density ratio of good and bad points is what a classifier of good points estimates.
+"""BORE (Tiao et al., 2021): a classifier of good points estimates the density ratio of good and bad ones.
 
-A forest of randomised trees from scikit-learn (optional) learns which trials are among the best `gamma` share; a second
-one learns which are feasible. The acquisition is the sum of their log probabilities, over random points and changes of
-the best trials. Partial rows enter with what they showed; unknown rows are left out of the second forest and are never
-feasible; failed rows are left out; running trials are taken for bad ones.
+A forest of randomised trees from scikit-learn (optional) learns which trials are in the best `gamma` share, and a
+second forest which are feasible. The acquisition, the sum of their log probabilities, is evaluated at random points and
+at variations of the best trials. Stopped trials count with their loss so far. Unknown rows are left out of the second
+forest, failed rows of both; running trials count as bad.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from fairway.errors import MissingDependency
 from fairway.history import History
 from fairway.samplers.sampler import Sampler
 
-_RANDOM = 1024  # candidates at random
-_CHANGED = 64  # changes of each of the best trials
+_RANDOM = 1024  # random candidates
+_CHANGED = 64  # variations of each of the best trials
 _BEST = 4
-_ALIKE = 0.1  # scores that a forest cannot tell apart: one of them at random
+_ALIKE = 0.1  # a smaller difference in score is ignored
 
 
 @dataclass(frozen=True)
 class BORE(Sampler):
-    """Bayesian optimisation by classification, after `start` random trials.
+    """Bayesian optimisation by classification, after `start` random trials; needs scikit-learn.
 
     >>> import fairway as fw
     >>> fw.BORE(gamma=0.2)
@@ -45,7 +45,6 @@ class BORE(Sampler):
         fraction(self.gamma, "gamma")
 
     def propose(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
-        """The candidate that is likeliest to be good and feasible."""
         d, ran = len(history.space), ~history.failed
         if np.count_nonzero(ran) < self.start:
             return rng.random(d)
@@ -76,13 +75,9 @@ class BORE(Sampler):
         return np.concatenate([rng.random((_RANDOM, d)), changed])
 
     def _log_probability(
-        self,
-        points: NDArray[np.float64],
-        labels: NDArray[np.bool_],
-        x: NDArray[np.float64],
-        rng: np.random.Generator,
+        self, points: NDArray[np.float64], labels: NDArray[np.bool_], x: NDArray[np.float64], rng: np.random.Generator
     ) -> NDArray[np.float64]:
-        """The log of the chance that points (k, d) have the label; the same for all if there is only one."""
+        """The log probability that points (k, d) have the label; 0 if all `labels` are equal."""
         if labels.all() or not labels.any():
             return np.zeros(len(x))
         forest = _forest(self.trees, int(rng.integers(2**31)))

@@ -1,14 +1,13 @@
 """Bayesian optimisation with Gaussian processes, one for the objective and one for each constraint.
 
-The acquisition is log expected improvement over the best feasible point, plus the log of the probability that each
-constraint is met (Gardner et al., 2014); while nothing is feasible it is that probability alone. It is maximised by
-L-BFGS-B in the continuous parameters and by exact search in the discrete ones, from the best of many random points and
-of one-parameter changes of the best trials. `GP.cikm2021()` is the winning solution of the CIKM 2021 contest.
+The acquisition is the log expected improvement over the best feasible point plus the log probability that each
+constraint holds (Gardner et al., 2014); until something is feasible, only the latter. It is maximised by L-BFGS-B in
+the continuous parameters and by exact search in the discrete ones, starting from the best of many random points and
+one-parameter changes of the best trials. `GP.cikm2021()` is the winning solution of the CIKM 2021 contest.
 
-Rows of stopped trials (partial) are taken for the median of the completed ones, unless `impute` is False: then for what
-they showed. The best feasible checkpoint counts for what it is.
-Unknown rows are left out of a constraint's process and are never feasible. Failed rows are left out. Running trials
-are believed to come out at the mean.
+A stopped trial counts with the median loss of the completed ones, or with its own loss so far if `impute` is False or
+if it holds the best feasible checkpoint. Unknown rows are left out of a constraint's process, failed rows of all.
+Running trials are assumed to reach the predicted mean.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-_RANDOM = 512  # points at which the acquisition is first looked at
-_INCUMBENTS = 5  # whose one-parameter changes are looked at too
+_RANDOM = 512  # points to start the search from
+_INCUMBENTS = 5  # best trials whose one-parameter changes are starting points too
 
 
 @dataclass(frozen=True)
 class GP(Sampler):
-    """Gaussian-process search under constraints.
+    """Bayesian optimisation with Gaussian processes, under constraints.
 
-    `start` points of the `initial` design come first. `acquisition`: "ei", "pi" or "ucb" (of `width` deviations).
-    `transform` chooses a power of the objective from the data; `warp` learns a bend of each numerical input.
-    `random_share` of the proposals are random. Of more than `most` trials, the better and the later ones are used.
+    `start` points of the `initial` design come first. `acquisition` is "ei", "pi" or "ucb" (with `width` deviations).
+    `transform` fits a power transform of the objective, `warp` a warp of each numerical input. `random_share` of the
+    proposals are random. If there are more than `most` trials, the best and the latest are used, half each.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), sampler=fw.GP(), seed=0)
@@ -76,16 +75,15 @@ class GP(Sampler):
 
     @classmethod
     def cikm2021(cls) -> GP:
-        """The winning solution: furthest-first start, EI, one proposal in ten at random, no transform and no warp."""
+        """The contest's winner: a furthest-first design, EI, one random proposal in ten, no transform and no warp."""
         return cls(10, initial="furthest", transform=False, warp=False, random_share=0.1)
 
     def propose(self, history: History, rng: np.random.Generator) -> Array:
-        """The point with the highest acquisition."""
         if len(history) + len(history.pending) < self.start:
             return initial_point(self.initial, self.start, history, rng)
         if np.count_nonzero(~history.failed) < 2 or rng.random() < self.random_share:  # noqa: PLR2004
             return rng.random(len(history.space))
-        from fairway.models.gaussian_process import Features  # noqa: PLC0415 - SciPy takes its time to load
+        from fairway.models.gaussian_process import Features  # noqa: PLC0415 - SciPy loads slowly
         from fairway.models.neighbours import neighbours  # noqa: PLC0415
         from fairway.models.search import Surface, maximise  # noqa: PLC0415
 
@@ -100,7 +98,7 @@ class GP(Sampler):
         return np.asarray(x[0]) if len(x) else rng.random(len(space))
 
     def _rows(self, history: History) -> NDArray[np.intp]:
-        """The trials to learn from: all, or the better and the later ones."""
+        """The rows to learn from: all, or the best and the latest."""
         order = history.order[: np.count_nonzero(~history.failed)]
         if len(order) <= self.most:
             return np.sort(order)
@@ -133,7 +131,7 @@ class GP(Sampler):
         for i in range(len(history.problem.constraints)):
             over = history.beyond(i)[rows]
             known = ~np.isnan(over)
-            if np.count_nonzero(known) < 2:  # noqa: PLR2004 - nothing to learn from
+            if np.count_nonzero(known) < 2:  # noqa: PLR2004
                 continue
             move = Transform(over[known], cut=False)
             limit = float(move(np.zeros(1))[0])
@@ -151,6 +149,6 @@ class GP(Sampler):
         if self.impute and partial.any() and not partial.all():
             best = np.argmin(np.where(history.feasible[rows], loss, np.inf))
             partial = partial.copy()
-            partial[best] = False  # what may be shipped is known
+            partial[best] = False
             loss[partial] = np.median(loss[~history.partial[rows]])
         return loss

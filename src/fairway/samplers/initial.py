@@ -1,7 +1,7 @@
-"""Initial designs: where to look before there is anything to learn from.
+"""Initial designs: the points to try before there is anything to learn from.
 
-A design is a function of the study's seed and of how many trials were asked for, so that several workers and a resumed
-study fill the same design.
+A design depends only on the study's seed and on the number of trials so far, so that several workers, or a resumed
+study, complete the same design.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from fairway.seeds import stream
 
 Design: TypeAlias = Literal["random", "sobol", "latin", "furthest"]
 
-_FURTHEST_OF = 256  # candidates, for the furthest first
+_FURTHEST_OF = 256  # random candidates
 
 
 def check_design(design: str) -> None:
-    """Refuse what is no design."""
+    """Raise a `UsageError` unless this is the name of a design."""
     if design not in get_args(Design):
         raise UsageError(f"initial={design!r}: one of {', '.join(map(repr, get_args(Design)))} is expected")
 
 
 def initial_point(design: Design, size: int, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
-    """The next point (d,) of a design of so many.
+    """The next point (d,) of a design of `size` points.
 
-    "random": uniform; "sobol": a scrambled Sobol sequence; "latin": a Latin hypercube; "furthest": each as far as
-    possible from those before it, as the winners of the CIKM 2021 contest began.
+    "random": uniform; "sobol": a scrambled Sobol sequence; "latin": a Latin hypercube; "furthest": each point as far as
+    possible from those before it, as in the winning solution of the CIKM 2021 contest.
     """
     d, place = len(history.space), len(history) + len(history.pending)
     if design == "furthest":
@@ -42,10 +42,10 @@ def initial_point(design: Design, size: int, history: History, rng: np.random.Ge
         return np.asarray(drawn[int(np.argmax(apart))])
     if design == "random" or place >= size:
         return rng.random(d)
-    from scipy.stats import qmc  # noqa: PLC0415 - it takes its time to load
+    from scipy.stats import qmc  # noqa: PLC0415 - loads slowly
 
-    same = stream(history.seed, 0, design)
+    shared = stream(history.seed, 0, design)
     if design == "latin":
-        return np.asarray(qmc.LatinHypercube(d, rng=same).random(size)[place])
-    sequence = qmc.Sobol(d, scramble=True, rng=same)
+        return np.asarray(qmc.LatinHypercube(d, rng=shared).random(size)[place])
+    sequence = qmc.Sobol(d, scramble=True, rng=shared)
     return np.asarray(sequence.fast_forward(place).random(1)[0] if place else sequence.random(1)[0])

@@ -13,7 +13,7 @@ from fairway.samplers.sampler import Sampler
 
 @dataclass(frozen=True)
 class Random(Sampler):
-    """Uniform draws of the unit cube; it looks at nothing that was measured.
+    """Draws uniformly from the unit cube, whatever was measured.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), sampler=fw.Random(), seed=7)
@@ -22,10 +22,8 @@ class Random(Sampler):
     """
 
     def propose(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
-        """A uniform draw."""
         return rng.random(len(history.space))
 
     def choose(self, history: History, candidates: NDArray[np.float64], rng: np.random.Generator) -> int:
-        """A uniform draw from the table, whatever its density in the cube."""
         del history
         return int(rng.integers(len(candidates)))

@@ -1,8 +1,8 @@
 """The contract of a sampler: a query over history that proposes the next point of the unit cube.
 
-A sampler is a frozen configuration. It keeps nothing between calls: a proposal is a function of the history and of the
-generator it is handed, which is seeded by study, trial number and purpose. So a resumed study goes on as if it had
-never been interrupted.
+A sampler is a frozen configuration. It keeps nothing between calls: a proposal depends only on the history and on the
+generator it is given, which is seeded by study, trial number and purpose. So a resumed study continues as if it had
+never been interrupted. `fairway.testing.check_sampler` tests your own.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from fairway.errors import SpaceExhausted
 from fairway.history import History
 
-_DRAWS = 64  # at random, before a whole finite space is looked through
-_ENUMERABLE = 100_000  # configurations; of more than that, so many draws find a new one
+_DRAWS = 64  # random points to try before a finite space is enumerated
+_ENUMERABLE = 100_000  # configurations; in a larger space the draws find a new one
 
 
 @dataclass(frozen=True)
 class Sampler(ABC):
-    """Which configuration next? The base of all samplers.
+    """Proposes the next configuration: the base of all samplers.
 
     >>> import fairway as fw, numpy as np
     >>> class Middle(fw.Sampler):
@@ -34,10 +34,10 @@ class Sampler(ABC):
 
     @abstractmethod
     def propose(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
-        """The next point of the unit cube, shape (d,); coordinates of inactive parameters do not matter."""
+        """The next point of the unit cube, shape (d,); coordinates of inactive parameters are ignored."""
 
     def next_point(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
-        """What is proposed, as `Space.encode` gives it; no configuration is proposed twice."""
+        """The proposal as `Space.encode` returns it; no configuration is proposed twice."""
         space = history.space
         x = space.snap(np.nan_to_num(self.propose(history, rng), nan=0.5)[None])
         if history.is_new(x)[0]:
@@ -53,9 +53,9 @@ class Sampler(ABC):
         raise SpaceExhausted(f"all {len(everything)} configurations of the space were tried")
 
     def choose(self, history: History, candidates: NDArray[np.float64], rng: np.random.Generator) -> int:
-        """Which of a table's points (k, d) to run next: by default the nearest to what is proposed.
+        """The index of the recorded point, of (k, d), to run next: by default the one nearest to the proposal.
 
-        A coordinate that is inactive (NaN) on one side only counts as one whole unit apart.
+        If a coordinate is inactive (NaN) in only one of the two points, it counts as a distance of 1.
         """
         x = history.space.snap(np.nan_to_num(self.propose(history, rng), nan=0.5)[None])[0]
         apart = np.where(np.isnan(candidates) & np.isnan(x), 0.0, np.abs(candidates - x))

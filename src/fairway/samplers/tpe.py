@@ -1,19 +1,19 @@
 """TPE (Bergstra et al., 2011) and c-TPE (Watanabe and Hutter, 2023): one acquisition, with and without constraints.
 
-Each factor, the objective and every constraint, splits what was observed into a good and a bad group with densities l
-and g, and has gamma, the share of its good group. The acquisition is the product over factors of the relative density
-ratios r = l / (gamma l + (1 - gamma) g): modification I of c-TPE. A factor whose good group is everything is constant:
-it contributes neither a ratio nor candidates. Modification II is the objective's split: its good group is taken in
-order until it holds as many *feasible* points as plain TPE's has points. A point whose limits nobody paid for, because
-it was worse than the best feasible one, counts as much as others were feasible: else the few that were paid for could
-never fill the group, and the objective would lose its say.
+The objective and every constraint are factors. A factor splits the observations into a good and a bad group with
+densities l and g; gamma is the share of its good group. The acquisition is the product over factors of the relative
+density ratio r = l / (gamma l + (1 - gamma) g): modification I of c-TPE. A factor whose good group holds every point is
+constant, and is left out. Modification II is the objective's split: points join its good group from the best on, until
+it holds as many *feasible* points as plain TPE's good group has points. A point whose constraints were never checked,
+since its loss was too high, counts as the share of checked points that are feasible. Otherwise the few checked points
+might not fill the group, and the objective would be left out.
 
-Two things are ours. In the objective's good density a better trial weighs more. And candidates are not only draws from
-the good densities, but also the two best trials with one discrete parameter changed (and the real ones a little): a
-small step, which a draw from a product of kernels, changing all parameters at once, rarely makes.
+Two additions are our own. In the objective's good density a better trial weighs more. And besides draws from the good
+densities, candidates include the two best trials with one discrete parameter changed and the real ones moved a little:
+a draw from a product of kernels changes all parameters at once and rarely makes such a small step.
 
-Rows of stopped trials (partial) enter with what they showed. Rows whose constraint is unknown are left out of that
-constraint's densities. Failed rows are left out. Running trials are taken for bad ones.
+Stopped trials count with their loss so far. Rows whose constraint is unknown are left out of that constraint's
+densities, failed rows of all. Running trials count as bad.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fairway.errors import UsageError
 from fairway.history import History
 from fairway.samplers.sampler import Sampler
 
-_INCUMBENTS = 2  # whose neighbours are candidates
+_INCUMBENTS = 2  # best trials whose neighbours are candidates
 
 Points = NDArray[np.float64]
 
@@ -42,17 +42,17 @@ class _Factor(NamedTuple):
     good: Points  # (l, d)
     bad: Points  # (g, d)
     gamma: float
-    ranked: bool  # the good ones are in order, the best first
+    ranked: bool  # the good points are sorted, best first
 
 
 @dataclass(frozen=True)
 class TPE(Sampler):
-    """The tree-structured Parzen estimator, which looks at the objective alone.
+    """The tree-structured Parzen estimator, which ignores constraints.
 
-    `start` random trials come first. The good group of n trials has ceil(`gamma` sqrt n) of them, or with
-    `growth="linear"` ceil(`gamma` n), at most 25. The best is proposed of `candidates` draws from the good density and,
-    with `neighbours`, of the best trials with one discrete parameter changed. `ranked`: in the good density a better
-    trial weighs more. `bandwidth`, `floor` and `stay` say how wide kernels are (`fairway.models.parzen.Kernel`).
+    `start` random trials come first. Of n trials, the best ceil(`gamma` sqrt n) are good, or with `growth="linear"` the
+    best min(ceil(`gamma` n), 25). The best of `candidates` draws from the good density is proposed; with `neighbours`,
+    changes of one discrete parameter of the best trials compete too. With `ranked`, a better trial weighs more in the
+    good density. `bandwidth`, `floor` and `stay` set the width of kernels (`fairway.models.parzen.Kernel`).
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), sampler=fw.TPE(), seed=0)
@@ -84,20 +84,19 @@ class TPE(Sampler):
             raise UsageError(f"growth={self.growth!r}: 'sqrt' or 'linear' is expected")
 
     def propose(self, history: History, rng: np.random.Generator) -> Points:
-        """The candidate with the highest acquisition."""
         d = len(history.space)
         factors = list(self._factors(history)) if np.count_nonzero(~history.failed) >= self.start else []
         if not factors:
             return rng.random(d)
         from fairway.models.neighbours import each_level  # noqa: PLC0415
-        from fairway.models.parzen import Axes, Kernel, Parzen  # noqa: PLC0415 - SciPy takes its time to load
+        from fairway.models.parzen import Axes, Kernel, Parzen  # noqa: PLC0415 - SciPy loads slowly
 
         axes, kernel = Axes(history.space), Kernel(self.bandwidth, self.floor, self.stay)
         good = [Parzen(axes, factor.good, kernel, ranked=self.ranked and factor.ranked) for factor in factors]
         drawn = [density.sample(self.candidates, rng) for density in good]
         if self.neighbours:
             steps = each_level(history.space, self._incumbents(history))
-            drawn.append(good[0].nudged(steps, rng))  # the objective's density, where it has a say
+            drawn.append(good[0].nudged(steps, rng))  # of the objective, unless that factor is constant
         x = history.space.snap(np.concatenate(drawn))
         if math.isfinite(history.space.size):
             x = x[history.is_new(x)]
@@ -111,7 +110,7 @@ class TPE(Sampler):
         return np.asarray(x[int(np.argmax(acquisition))])
 
     def _log_ratio(self, log_ratio: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
-        """The log of the relative density ratio, from that of l / g."""
+        """The log of the relative density ratio, from the log of l / g."""
         return -np.logaddexp(math.log(gamma), math.log1p(-gamma) - log_ratio)
 
     def _good_size(self, n: int) -> int:
@@ -120,21 +119,21 @@ class TPE(Sampler):
         return min(math.ceil(self.gamma * n), 25)
 
     def _factors(self, history: History) -> Iterator[_Factor]:
-        """The factors that have a say; here the objective."""
+        """The factors that are not constant; here, at most the objective."""
         ran = ~history.failed
         order = np.argsort(history.loss[ran], kind="stable")
         yield from _split(history.x[ran][order], self._good_size(len(order)), history.pending, ranked=True)
 
     def _incumbents(self, history: History) -> Points:
-        """The best trials; here by the objective."""
+        """The points of the best trials; here, by the objective."""
         return history.x[np.argsort(np.where(history.failed, np.inf, history.loss), kind="stable")[:_INCUMBENTS]]
 
 
 @dataclass(frozen=True)
 class CTPE(TPE):
-    """TPE under constraints, the default sampler; without any, or with such as always hold, it is `TPE`.
+    """TPE under constraints: the default sampler. Identical to `TPE` if no constraint is ever violated.
 
-    `relative` and `feasible_split` are the paper's modifications; `naive` turns both off.
+    `relative` and `feasible_split` are modifications I and II of the paper; `naive` turns both off.
 
     >>> import fairway as fw
     >>> limits = [fw.AtLeast("x", 0.5)]
@@ -163,7 +162,7 @@ class CTPE(TPE):
         size = self._good_size(len(order))
         if self.feasible_split and not self.naive:
             chance = np.where(history.unknown, _share_feasible(history), history.feasible)[ran][order]
-            size = int(np.searchsorted(np.cumsum(chance), size)) + 1  # past the last one if there are not so many
+            size = int(np.searchsorted(np.cumsum(chance), size)) + 1  # beyond the last point if there are too few
         yield from _split(x[order], size, history.pending, ranked=True)
         for i in range(len(history.problem.constraints)):
             over = history.beyond(i)[ran]
@@ -177,12 +176,12 @@ class CTPE(TPE):
 
 
 def _share_feasible(history: History) -> float:
-    """Of those whose limits are known, and of one more feasible and one more infeasible."""
+    """The share of feasible trials among those checked, with one of each kind added: (f + 1) / (f + i + 2)."""
     feasible = np.count_nonzero(history.feasible)
     return float((feasible + 1) / (feasible + np.count_nonzero(history.infeasible) + 2))
 
 
 def _split(x: Points, size: int, worse: Points, *, ranked: bool) -> Iterator[_Factor]:
-    """A factor from points in order, the first so many of them good; none if all of them are."""
+    """A factor whose good group is the first `size` points; nothing if that is all of them."""
     if size < len(x):
         yield _Factor(x[:size], np.concatenate([x[size:], worse]), size / len(x), ranked)

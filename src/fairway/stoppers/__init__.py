@@ -1,1 +1,1 @@
-"""Stop this trial now? One rule a file."""
+"""Stop this trial now? One rule per file."""

@@ -1,8 +1,8 @@
 """ACE: adaptive constraint-aware early stopping (Algorithm 1 of the paper).
 
-At each report the trial falls into a stratum: valid, invalid, or not evaluated; the worst share of each stratum, among
-reports of the same step, is stopped. Comparing across steps, as Algorithm 1 could also be read, would make every young
-trial the worst of all.
+Each report falls into a stratum: valid, invalid or not evaluated. A trial stops if its report is in the worst share of
+its stratum, among reports of the same step. Comparing across steps, which Algorithm 1 also permits, would always rank
+young trials last.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from fairway.stoppers.strata import Strata
 
 @dataclass(frozen=True)
 class ACE(Stopper):
-    """Stops the worst share of each stratum, and pays for constraints only when that is worth their price.
+    """Stops the worst `truncation` share of each stratum, and checks constraints only where a check is worth its cost.
 
-    `truncation` is the share; `interval` and `skip` say when a constraint is paid (Theorem 1 and the skip rule by
-    default); `tolerance="hard"` stops a trial at its first violated check; nothing stops before step `grace`.
+    `interval` and `skip` say when constraints are checked: by default, by Theorem 1 and the skip rule. With
+    `tolerance="hard"`, a trial stops at its first violated check. No trial stops before step `grace`.
 
     >>> import fairway as fw
     >>> fw.ACE(truncation=0.5, tolerance="hard")
@@ -47,18 +47,14 @@ class ACE(Stopper):
 
     @property
     def stop_probability(self) -> float:
-        """A check ends a trial with the chance that it falls into the truncated share."""
         return self.truncation
 
     def start(self, problem: Problem) -> StopperState:
-        """A fresh state."""
         del problem
         return _ACEState(self)
 
 
 class _ACEState(StopperState):
-    __slots__ = ("_config", "_strata")
-
     def __init__(self, config: ACE) -> None:
         self._config = config
         self._strata = Strata()

@@ -1,8 +1,8 @@
-"""ASHA: asynchronous successive halving (Li et al., 2020), in its stopping form, and its geometric variant of ACE.
+"""ASHA: asynchronous successive halving (Li et al., 2020) in its stopping form, and ACE's geometric variant of it.
 
 Trials are compared at rungs, at steps grace * reduction^k; at each rung all but the best 1/reduction stop. A trial that
-does not report at a rung's own step enters the rung with its first report past it. With `strata` this is the variant of
-the ACE paper's Appendix E: ranks within strata, and constraints paid for at rungs only.
+does not report at the rung's own step enters with its first later report. With `strata` this is the variant in Appendix
+E of the ACE paper: trials are ranked within strata, and constraints are checked at rungs only.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from fairway.stoppers.strata import Strata
 
 @dataclass(frozen=True)
 class ASHA(Stopper):
-    """Keeps the best 1/`reduction` at each rung; blind to constraints unless `strata` is set.
+    """Keeps the best 1/`reduction` of trials at each rung; ignores constraints unless `strata` is set.
 
-    The first rung is at step `grace`; no trial is trained beyond `max_steps`.
+    The first rung is at step `grace`; no trial trains beyond `max_steps`.
 
     >>> import fairway as fw
     >>> fw.ASHA(reduction=3, strata=True, interval="adaptive", skip=False).stop_probability
@@ -42,44 +42,40 @@ class ASHA(Stopper):
 
     @property
     def stop_probability(self) -> float:
-        """A rung ends all but one in `reduction`."""
         return 1 - 1 / self.reduction
 
     @property
     def longest(self) -> int | None:
-        """No trial is trained beyond `max_steps`."""
         return self.max_steps
 
     def start(self, problem: Problem) -> StopperState:
-        """A fresh state."""
         del problem
         return _ASHAState(self)
 
 
 class _ASHAState(StopperState):
-    __slots__ = ("_config", "_next", "_strata")
-
     def __init__(self, config: ASHA) -> None:
         self._config = config
         self._strata = Strata()
-        self._next: dict[int, int] = {}  # by trial: the rung it has not reached yet
+        self._next_rung: dict[int, int] = {}  # by trial
 
     def due(self, number: int, step: int, loss: float, train_ns: int) -> bool:
         del loss, train_ns
-        return not self._config.strata or step >= self._next.get(number, self._config.grace)
+        return not self._config.strata or step >= self._next_rung.get(number, self._config.grace)
 
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
         config = self._config
-        upper = self._next.get(number, config.grace)
-        if step < upper:
+        next_rung = self._next_rung.get(number, config.grace)
+        if step < next_rung:
             return None
-        while upper <= step:
-            rung, upper = upper, upper * config.reduction
-        self._next[number] = upper
-        stratum = violation if config.strata else None  # blind to constraints: one stratum for all
-        n = self._strata.among_worst(config.stop_probability, rung, loss, stratum)
+        while next_rung <= step:
+            rung, next_rung = next_rung, next_rung * config.reduction
+        self._next_rung[number] = next_rung
+        if not config.strata:
+            violation = None  # one stratum for all
+        n = self._strata.among_worst(config.stop_probability, rung, loss, violation)
         return f"not in the best 1/{config.reduction} of {n} at step {rung}" if n else None
 
     def finish(self, number: int, *, completed: bool) -> None:
         del completed
-        self._next.pop(number, None)
+        self._next_rung.pop(number, None)

@@ -1,4 +1,4 @@
-"""The rule of the CIKM 2021 contest's winners (section 4.2): one comparison at one step, once enough is known."""
+"""The stopping rule of the CIKM 2021 contest's winners (section 4.2): one comparison, at one step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fairway.stoppers.stopper import Stopper, StopperState
 
 @dataclass(frozen=True)
 class HalfAt(Stopper):
-    """Stops a trial at one `step` if it is not in the better half there, after so many trials were completed.
+    """Stops a trial at `step` if it is not in the better half there, once `after` trials have completed.
 
     >>> import fairway as fw
     >>> fw.HalfAt(7, after=40)
@@ -21,42 +21,35 @@ class HalfAt(Stopper):
 
     step: int = 7
     after: int = 40
+    stop_probability = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
         whole(self.step, "step")
         whole(self.after, "after", least=0)
 
-    @property
-    def stop_probability(self) -> float:
-        """Half of what is compared stops."""
-        return 0.5
-
     def start(self, problem: Problem) -> StopperState:
-        """A fresh state."""
         del problem
         return _HalfAtState(self)
 
 
 class _HalfAtState(StopperState):
-    __slots__ = ("_completed", "_config", "_past", "_ranks")
-
     def __init__(self, config: HalfAt) -> None:
         self._config = config
         self._ranks = Ranks()
         self._completed = 0
-        self._past: set[int] = set()  # running trials that were compared already
+        self._compared: set[int] = set()  # running trials
 
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
         del violation
-        if step < self._config.step or number in self._past:
+        if step < self._config.step or number in self._compared:
             return None
-        self._past.add(number)
+        self._compared.add(number)
         rank, n = self._ranks.add(loss), len(self._ranks)
         if self._completed < self._config.after or rank > n / 2:
             return None
         return f"not in the better half of {n} at step {self._config.step}"
 
     def finish(self, number: int, *, completed: bool) -> None:
-        self._past.discard(number)
+        self._compared.discard(number)
         self._completed += completed

@@ -1,4 +1,4 @@
-"""The median stopping rule (Golovin et al., 2017), blind to constraints."""
+"""The median stopping rule (Golovin et al., 2017), which ignores constraints."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fairway.stoppers.stopper import Stopper, StopperState
 
 @dataclass(frozen=True)
 class Median(Stopper):
-    """Stops a trial whose best loss is worse than the median, over other trials at that step, of their running mean.
+    """Stops a trial whose best loss is worse than the median of the other trials' mean losses up to that step.
 
-    The original compares with completed trials only; here every trial that reached the step counts, so that the rule
-    does not wait for the first ones to complete.
+    The original rule compares with completed trials only. Here every trial that has reached the step counts, so the
+    rule applies from the start; it needs `min_trials` of them, and stops nothing before step `grace`.
 
     >>> import fairway as fw
     >>> fw.Median(grace=10)
@@ -25,26 +25,19 @@ class Median(Stopper):
 
     grace: int = 1
     min_trials: int = 5
+    stop_probability = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
         whole(self.grace, "grace")
         whole(self.min_trials, "min_trials")
 
-    @property
-    def stop_probability(self) -> float:
-        """Half of what is compared falls behind the median."""
-        return 0.5
-
     def start(self, problem: Problem) -> StopperState:
-        """A fresh state."""
         del problem
         return _MedianState(self)
 
 
 class _MedianState(StopperState):
-    __slots__ = ("_config", "_means", "_running")
-
     def __init__(self, config: Median) -> None:
         self._config = config
         self._means: defaultdict[int, Ranks] = defaultdict(Ranks)  # by step
@@ -53,7 +46,7 @@ class _MedianState(StopperState):
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
         del violation
         total, count, best, last = self._running.get(number, (0.0, 0, loss, 0))
-        if step <= last:  # a constraint paid for later: nothing new for this rule
+        if step <= last:  # a late check of an earlier report
             return None
         total, count, best = total + loss, count + 1, min(best, loss)
         self._running[number] = (total, count, best, step)

@@ -1,4 +1,4 @@
-"""No stopping: every trial runs to its end."""
+"""No stopping: every trial runs to completion."""
 
 from __future__ import annotations
 
@@ -10,27 +10,21 @@ from fairway.stoppers.stopper import Stopper, StopperState
 
 @dataclass(frozen=True)
 class Never(Stopper):
-    """Never stops a trial; constraints are paid for by `interval` and `skip` all the same.
+    """Never stops a trial; `interval` and `skip` still say when constraints are checked.
 
     >>> import fairway as fw
     >>> fw.Never(interval="end")
     Never(interval='end', skip=True)
     """
 
-    @property
-    def stop_probability(self) -> float:
-        """Nothing stops."""
-        return 0.0
+    stop_probability = 0.0
 
     def start(self, problem: Problem) -> StopperState:
-        """A fresh state."""
         del problem
         return _NeverState()
 
 
 class _NeverState(StopperState):
-    __slots__ = ()
-
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
         del number, step, loss, violation
         return None

@@ -1,23 +1,25 @@
-"""The default stopper: three questions, each answered by what earlier trials showed.
+"""The default stopper: it weighs continuing a trial against starting a new one, by what earlier trials showed.
 
-*Is it among the best?* At rungs, steps that grow by `reduction`, all but the best 1/reduction of those that came so far
-stop, by objective alone; never one at least as good as the best feasible checkpoint. While nothing feasible was found,
-those beyond a limit are ranked by how far, and the others go on.
+*Is the trial among the best?* Rungs lie at steps grace, grace * reduction, grace * reduction^2, ... At a rung, all but
+the best 1/reduction of the trials that have reached it stop. They are ranked by objective alone, and a trial at least
+as good as the best feasible checkpoint continues. Until something feasible is found, infeasible trials are ranked by
+violation and all others continue.
 
-*Will a broken limit be met again?* Where violation only grows, a trial beyond a limit is lost; where it comes and goes,
-the best models come from such trials. So it is learned: of all the times that a trial trained as long again while
-beyond its limits, how many came back? With R that came back in D doublings of training, (R + 1) / (D + 1) is the
-chance of the next one, and its price is what the trial has cost so far. A trial stops when a new trial promises
-`persistence` times as much for that price: I trials found something feasible, at a cost of C in all, so I / C each
-second. Before the first one, I counts as 1, for the next trial may be it.
+*Will an infeasible trial recover?* Where violation only grows with training, an infeasible trial is a waste; where it
+fluctuates, the best models come from such trials. So the chance is learned. Training from step s to step t while
+infeasible counts as log2(t / s) doublings; D is their sum over all trials, and R counts the recoveries. The next
+doubling then succeeds with probability (R + 1) / (D + 1), and costs what the trial has cost so far, c. New trials cost
+C in total and I of them became feasible. An infeasible trial stops when a new one promises `persistence` times more:
 
-*Is a check worth its price?* Only while the objective is better than the best feasible one (the skip rule of ACE, but
-for ties), and after a check only once training has cost `wait` of its price: where checks are dear, few are made.
+    persistence * (R + 1) / (D + 1) < c * max(I, 1) / C
 
-Where a trial is cross-validated fold by fold, means that break a limit are always ranked by how far, and no second
-question is asked: a mean of some folds does not train its way back.
+*Is a check worth its cost?* Only while the objective is better than the best feasible one (the skip rule of ACE, which
+also checks ties), and after a check only once further training has cost `wait` times as much as that check.
 
-Everything it remembers is a rank, a count, a minimum or a sum of whole numbers, so that replicas agree.
+If a trial is cross-validated fold by fold, infeasible means are always ranked by violation, and the second question is
+not asked: more folds are not more training.
+
+The state holds only ranks, counts, a minimum and integer sums, so that replicas agree.
 """
 
 from __future__ import annotations
@@ -32,17 +34,19 @@ from fairway.problem import Problem
 from fairway.stoppers.ranks import DUST, PairRanks, Ranks
 from fairway.stoppers.stopper import Interval, Stopper, StopperState
 
-_DOUBLING = 1 << 20  # doublings are counted in such parts, to be summed without rounding
+_DOUBLING = 1 << 20  # doublings are summed as integer multiples of 1 / _DOUBLING, without rounding
 
 
 @dataclass(frozen=True)
 class Pilot(Stopper):
-    """Weighs a trial's going on against beginning a new one; the default.
+    """Stops a trial when a new one promises more; the default.
 
-    `reduction`: at each rung all but the best 1/reduction stop, and the next rung is so many times as far; the first is
-    at step `grace`. `persistence`: so many times less than a new trial may one beyond its limits promise, and go on.
-    `interval="adaptive"`: a limit may be checked at every step, but after a check only once training has cost `wait` of
-    its price. With a number or "end" it is checked so often, a step counts for a step, and no decision reads the clock.
+    - `reduction`: at each rung all but the best 1/`reduction` stop, and the next rung is at `reduction` times the step.
+    - `grace`: the step of the first rung.
+    - `persistence`: an infeasible trial continues while its expected payoff is at least 1/`persistence` of a new one's.
+    - `wait`: with `interval="adaptive"` any step may be checked, but after a check only once training has cost `wait`
+      times as much as that check. With a number or "end" as the interval, cost is counted in steps and no decision
+      depends on the clock.
 
     >>> import fairway as fw
     >>> fw.Pilot()
@@ -72,133 +76,118 @@ class Pilot(Stopper):
 
     @property
     def stop_probability(self) -> float:
-        """A rung ends all but one in `reduction`."""
         return 1 - 1 / self.reduction
 
     def adapted(self, cost_ratio: float | None, total: int) -> int:
-        """Every step may be one to check at; the wait after a check weighs its price."""
+        """1: any step may be checked, and `due` weighs the cost."""
         del cost_ratio, total
         return 1
 
     def start(self, problem: Problem) -> StopperState:
-        """A fresh state."""
-        return _PilotState(self, limited=bool(problem.constraints))
+        return _PilotState(self, constrained=bool(problem.constraints))
 
 
+@dataclass(slots=True)
 class _Course:
     """One running trial."""
 
-    __slots__ = ("beyond", "broken", "found", "looked", "price", "rung", "since", "spent")
-
-    def __init__(self, rung: int) -> None:
-        self.rung = rung  # the next one
-        self.spent = 0  # on training and checks
-        self.since = 0  # on training, since the last check
-        self.price = 0  # of the last check
-        self.beyond = 0.0  # how far it was beyond its limits at the last check
-        self.broken = 0  # the step at which a limit was found broken; 0 if the last check was valid
-        self.looked = 0  # the step up to which its doublings are counted
-        self.found = False  # something feasible
+    next_rung: int
+    cost: int = 0  # training and checks
+    training_since_check: int = 0
+    check_cost: int = 0  # of the last check
+    violation: float = 0.0  # at the last check
+    violated_since: int = 0  # step; 0 if the last check was valid
+    counted_to: int = 0  # the step up to which its doublings are in D
+    was_feasible: bool = False
 
 
 class _PilotState(StopperState):
-    __slots__ = (
-        "_back",
-        "_bar",
-        "_beyond",
-        "_config",
-        "_doublings",
-        "_finders",
-        "_limited",
-        "_rungs",
-        "_spent",
-        "_timed",
-        "_trials",
-    )
-
-    def __init__(self, config: Pilot, *, limited: bool) -> None:
-        self._config, self._limited = config, limited
+    def __init__(self, config: Pilot, *, constrained: bool) -> None:
+        self._config, self._constrained = config, constrained
         self._timed = config.interval == "adaptive"
         self._trials: dict[int, _Course] = {}
         self._rungs: defaultdict[int, Ranks] = defaultdict(Ranks)
-        self._beyond: defaultdict[int, PairRanks] = defaultdict(PairRanks)  # by how far
-        self._bar = math.inf if limited else -math.inf  # the loss of the best feasible checkpoint; without limits, none
-        self._spent = 0  # C, by all
-        self._finders = 0  # I
-        self._back = 0  # R
-        self._doublings = 0  # D
+        self._infeasible: defaultdict[int, PairRanks] = defaultdict(PairRanks)  # by rung: violation, then loss
+        self._best_feasible = math.inf if constrained else -math.inf  # loss; -inf spares no trial
+        self._cost = 0  # C
+        self._ever_feasible = 0  # I
+        self._recoveries = 0  # R
+        self._doublings = 0  # D * _DOUBLING
 
     def due(self, number: int, step: int, loss: float, train_ns: int) -> bool:
         del step
-        if self._config.skip and loss >= self._bar:  # as good as the best is no better
+        if self._config.skip and loss >= self._best_feasible:
             return False
         course = self._trials.get(number)
-        return course is None or not self._timed or course.since + train_ns >= self._config.wait * course.price
+        if course is None or not self._timed:
+            return True
+        return course.training_since_check + train_ns >= self._config.wait * course.check_cost
 
     def spend(self, number: int, train_ns: int, check_ns: int) -> None:
         if not self._timed:
             train_ns, check_ns = 1, 0
         course = self._course(number)
-        course.spent += train_ns + check_ns
-        self._spent += train_ns + check_ns
-        course.since += train_ns
+        course.cost += train_ns + check_ns
+        self._cost += train_ns + check_ns
+        course.training_since_check += train_ns
         if check_ns:
-            course.since, course.price = 0, check_ns
+            course.training_since_check, course.check_cost = 0, check_ns
 
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
         course = self._course(number)
-        if self._limited:
+        if self._constrained:
             self._learn(course, step, loss, violation)
-        searching = self._bar == math.inf
-        behind = self._is_behind(course, step, loss, by_limits=searching) if step >= course.rung else None
-        if course.broken and self._is_hopeless(course):
-            came = f"{self._back} of {self._doublings / _DOUBLING:.0f} that trained as long again came back"
-            return f"a limit is broken since step {course.broken}, and {came}"
+        searching = self._best_feasible == math.inf
+        behind = self._is_behind(course, step, loss, by_violation=searching) if step >= course.next_rung else None
+        if course.violated_since and self._is_hopeless(course):
+            share = f"{self._recoveries} of {self._doublings / _DOUBLING:.0f}"
+            return f"violated since step {course.violated_since}; trials recovered in {share} doublings of training"
         return behind
 
     def judge_folds(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
         course = self._course(number)
-        course.beyond = violation or 0.0
-        return self._is_behind(course, step, loss, by_limits=True) if step >= course.rung else None
+        course.violation = violation or 0.0
+        return self._is_behind(course, step, loss, by_violation=True) if step >= course.next_rung else None
 
-    def _is_behind(self, course: _Course, step: int, loss: float, *, by_limits: bool) -> str | None:
-        """Enter the rung that was reached; why it does not go on, if it is behind."""
-        config, rung = self._config, course.rung
-        while course.rung <= step:
-            rung, course.rung = course.rung, max(course.rung + 1, round(course.rung * config.reduction))
+    def _is_behind(self, course: _Course, step: int, loss: float, *, by_violation: bool) -> str | None:
+        """Enter the rung that was reached; why the trial stops there, or None."""
+        config, rung = self._config, course.next_rung
+        while course.next_rung <= step:
+            rung = course.next_rung
+            course.next_rung = max(rung + 1, round(rung * config.reduction))
         ranks = self._rungs[rung]
         rank, n = ranks.add(loss), len(ranks)
-        if course.beyond:  # it is entered whether or not that counts now: replicas may learn in another order
-            beyond = self._beyond[rung]
-            place, m = beyond.add(course.beyond, loss), len(beyond)
-            if by_limits and m - place >= self._kept(m):
-                return f"not among the 1/{config.reduction:g} of {m} at step {rung} that are least beyond their limits"
-        if loss <= self._bar or n - rank < self._kept(n):
+        if course.violation:  # ranked even if unused now: another replica may hear of the first feasible trial later
+            infeasible = self._infeasible[rung]
+            place, m = infeasible.add(course.violation, loss), len(infeasible)
+            if by_violation and m - place >= self._kept(m):
+                return f"not in the least violating 1/{config.reduction:g} of {m} at step {rung}"
+        if loss <= self._best_feasible or n - rank < self._kept(n):
             return None
         return f"not in the best 1/{config.reduction:g} of {n} at step {rung}"
 
     def _kept(self, n: int) -> int:
-        """How many of n go on."""
+        """How many of n trials continue."""
         return max(1, math.floor(n / self._config.reduction + DUST))
 
     def _learn(self, course: _Course, step: int, loss: float, violation: float | None) -> None:
         if violation is not None:
-            course.beyond = violation
+            course.violation = violation
         if violation == 0.0:
-            self._back += course.broken > 0
-            self._finders += not course.found
-            self._bar = min(self._bar, loss)
-            course.broken, course.found = 0, True
-        elif violation and not course.broken:
-            course.broken = course.looked = step
-        if course.broken and step > course.looked:
-            self._doublings += round(math.log2(step / course.looked) * _DOUBLING)
-            course.looked = step
+            self._recoveries += course.violated_since > 0
+            self._ever_feasible += not course.was_feasible
+            self._best_feasible = min(self._best_feasible, loss)
+            course.violated_since, course.was_feasible = 0, True
+        elif violation and not course.violated_since:
+            course.violated_since = course.counted_to = step
+        if course.violated_since and step > course.counted_to:
+            self._doublings += round(math.log2(step / course.counted_to) * _DOUBLING)
+            course.counted_to = step
 
     def _is_hopeless(self, course: _Course) -> bool:
-        """Whether training it as long again promises too little, beside what a new trial does for that price."""
-        promise = self._config.persistence * (self._back + 1) * self._spent * _DOUBLING
-        return promise < max(self._finders, 1) * course.spent * (self._doublings + _DOUBLING)
+        """The inequality of the module docstring, in integers."""
+        promise = self._config.persistence * (self._recoveries + 1) * self._cost * _DOUBLING
+        return promise < max(self._ever_feasible, 1) * course.cost * (self._doublings + _DOUBLING)
 
     def finish(self, number: int, *, completed: bool) -> None:
         del completed

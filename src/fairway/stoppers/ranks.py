@@ -1,7 +1,7 @@
-"""Order statistics that stoppers share: the rank of a new report among all earlier ones, in O(log n) and 8 bytes a key.
+"""The rank of a new report among all earlier ones, in O(log n) time and 8 bytes per key.
 
-Keys are losses: larger is worse. A structure is two sorted arrays: a large settled one and a small recent one into
-which new keys are inserted; now and then the recent one is merged into the settled one.
+Larger keys are worse. Two sorted arrays hold them: new keys are inserted into a small recent one, which is merged into
+a large settled one from time to time.
 """
 
 from __future__ import annotations
@@ -12,31 +12,33 @@ from bisect import bisect_left, bisect_right
 import numpy as np
 
 DUST = 1e-9
-"""rank <= share * n + DUST says that a rank is among floor(share * n), safe from binary dust: 29% of 100 is 29."""
+"""Tolerance in rank <= share * n + DUST, which means rank <= floor(share * n) without rounding errors: 0.29 * 100."""
 
-_RECENT = 2048  # up to here an insertion into a sorted array is cheaper than anything cleverer
+_RECENT = 2048  # up to this length, inserting into a sorted array is fastest
 
 
 class Ranks:
     """Sorted floats.
 
     >>> ranks = Ranks()
-    >>> [ranks.add(loss) for loss in (0.5, 0.2, 0.9)]   # among the worst 1, 2, 1
+    >>> [ranks.add(loss) for loss in (0.5, 0.2, 0.9)]
     [1, 2, 1]
     """
 
-    __slots__ = ("_recent", "_settled")
+    __slots__ = ("_recent", "_settled", "size")
 
     def __init__(self) -> None:
+        self.size = 0
         self._settled = array("d")
         self._recent = array("d")
 
     def __len__(self) -> int:
-        return len(self._settled) + len(self._recent)
+        return self.size
 
     def add(self, key: float) -> int:
-        """Insert a key and return its rank from the worst end: how many, itself included, are at least as bad."""
+        """Insert a key and return its rank from the worst end: how many keys, itself included, are at least as bad."""
         recent, settled = self._recent, self._settled
+        self.size += 1
         place = bisect_left(recent, key)
         recent.insert(place, key)
         size = len(recent)
@@ -48,8 +50,8 @@ class Ranks:
         return rank
 
     def rank(self, key: float) -> int:
-        """How many keys are at least as bad as this one, which is not inserted."""
-        return len(self) - bisect_left(self._recent, key) - bisect_left(self._settled, key)
+        """How many keys are at least as bad as this one; does not insert it."""
+        return self.size - bisect_left(self._recent, key) - bisect_left(self._settled, key)
 
     def _settle(self) -> None:
         settled, recent = np.frombuffer(self._settled), np.frombuffer(self._recent)
@@ -58,7 +60,7 @@ class Ranks:
 
 
 class PairRanks:
-    """Sorted pairs of floats: by the first, and among equals by the second."""
+    """Pairs of floats, sorted by the first and then by the second."""
 
     __slots__ = ("_recent", "_settled")
 
@@ -70,7 +72,7 @@ class PairRanks:
         return len(self._settled[0]) + len(self._recent[0])
 
     def add(self, first: float, second: float) -> int:
-        """Insert a pair and return its rank from the worst end: how many, itself included, are at least as bad."""
+        """Insert a pair and return its rank from the worst end, as `Ranks.add` does."""
         firsts, seconds = self._recent
         place = _place(self._recent, first, second)
         firsts.insert(place, first)

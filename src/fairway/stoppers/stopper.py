@@ -1,7 +1,8 @@
-"""The contract of a stopper: a frozen configuration, and the running state that folds reports and rules on them.
+"""The contract of a stopper: a frozen configuration, and a running state that records reports and decides on them.
 
 A stopper sees losses (lower is better) and violations (0 valid, positive invalid, None not evaluated), never a study, a
-storage or a clock. Folding is independent of the order in which different trials' reports arrive, so replicas agree.
+storage or a clock. Its state must not depend on the order in which different trials' reports arrive, so that every
+worker's replica of it decides the same. `fairway.testing.check_stopper` tests your own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Interval: TypeAlias = int | Literal["end", "adaptive"]
 
 
 class StopperState(ABC):
-    """What a stopper remembers of a study. O(log n) a report.
+    """What a stopper remembers of one study; takes O(log n) time per report.
 
     >>> import fairway as fw
     >>> state = fw.ACE(truncation=0.5).start(fw.Problem(fw.Minimize("loss")))
@@ -29,32 +30,32 @@ class StopperState(ABC):
 
     @abstractmethod
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
-        """Fold one report in; None to go on, or why the trial stops, to be read after what was measured."""
+        """Record one report; None to continue, or the reason to stop, which is shown after the measured values."""
 
     def judge_folds(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
-        """The same for the means of some folds, with others to come: they may break a limit, and never meet one yet."""
+        """`judge` for a mean over some of the folds: it can violate a constraint, but not satisfy one yet."""
         return self.judge(number, step, loss, violation or None)
 
     def due(self, number: int, step: int, loss: float, train_ns: int) -> bool:
-        """Whether a constraint may be paid for at this report, which took so long, the interval permitting."""
+        """Whether to check constraints at this report, whose training took `train_ns`, if the interval allows it."""
         del number, step, loss, train_ns
         return True
 
     def spend(self, number: int, train_ns: int, check_ns: int) -> None:
-        """Learn what the report took that is judged next: its training, and the constraints that were paid for."""
+        """Record what the next report to be judged cost: its training, and the constraints checked."""
         del number, train_ns, check_ns
 
     def finish(self, number: int, *, completed: bool) -> None:
-        """Learn that a trial ended; nothing more comes from it."""
+        """Forget a trial that has ended; it reports no more."""
         del number, completed
 
 
 @dataclass(frozen=True)
 class Stopper(ABC):
-    """When to stop a trial, and when its constraints are paid for: the base of `Pilot`, `ACE` and the others.
+    """Decides when a trial stops and when its constraints are checked: the base of `Pilot`, `ACE` and the others.
 
-    `interval` is every how many steps: a number, "end" (once, when training ends) or "adaptive" (by their price);
-    `skip` pays only while the objective is at least as good as the best feasible one.
+    `interval` is the number of steps between checks, or "end" (one check, after training) or "adaptive" (by cost). With
+    `skip`, constraints are checked only while the objective is at least as good as the best feasible one.
 
     >>> import fairway as fw
     >>> isinstance(fw.ACE(), fw.Stopper), fw.ASHA().interval, fw.ASHA().skip
@@ -79,12 +80,12 @@ class Stopper(ABC):
         """The chance that a check ends a trial: p in Theorem 1."""
 
     def adapted(self, cost_ratio: float | None, total: int) -> int:
-        """What "adaptive" comes to in a trial of so many steps: Theorem 1 of ACE; the end while no price is known."""
+        """What "adaptive" means for a trial of `total` steps: Theorem 1 of ACE, or `total` until costs are known."""
         return total if cost_ratio is None else best_interval(cost_ratio, self.stop_probability, total)
 
     @property
     def longest(self) -> int | None:
-        """The most steps a trial may take; None: as many as it likes."""
+        """The most steps that a trial may take; None for no limit."""
         return None
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The three groups of ACE (section 3.4), each ranked apart: valid, invalid, not evaluated."""
+"""The three strata of ACE (section 3.4): valid, invalid and not evaluated."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from fairway.stoppers.ranks import DUST, PairRanks, Ranks
 
 
 class Strata:
-    """Reports ranked within their stratum, among reports of the same step (or rung).
+    """Ranks reports within their stratum, among reports of the same step (or rung).
 
-    Valid and not evaluated ones by loss; invalid ones by violation, the loss breaking ties.
+    Valid and not evaluated reports are ranked by loss, invalid ones by violation and then by loss.
     """
 
     __slots__ = ("_invalid", "_unevaluated", "_valid")
@@ -21,14 +21,14 @@ class Strata:
         self._unevaluated: defaultdict[int, Ranks] = defaultdict(Ranks)
 
     def among_worst(self, share: float, step: int, loss: float, violation: float | None) -> int:
-        """Add a report; the size of its stratum if it is among the worst floor(share * size), else 0.
+        """Add a report; the new size of its stratum if the report is among the worst floor(share * size), else 0.
 
-        The size counts this report; a tie is never worse than the cut.
+        Reports that tie across that boundary are not among the worst.
         """
         if violation:
             pairs = self._invalid[step]
             rank, n = pairs.add(violation, loss), len(pairs)
         else:
             ranks = (self._unevaluated if violation is None else self._valid)[step]
-            rank, n = ranks.add(loss), len(ranks)
+            rank, n = ranks.add(loss), ranks.size
         return n if rank <= share * n + DUST else 0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from fairway.engine.events import Event, Reported, claim
 
 
 class MemoryLog:
     """Events in a list."""
+
+    leases = None  # who shares this memory lives and dies with it
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -46,14 +48,3 @@ class MemoryLog:
     def reports(self, numbers: Collection[int]) -> Sequence[Reported]:
         """All reports of some trials, in their order."""
         return [event for event in self.read() if isinstance(event, Reported) and event.number in numbers]
-
-    def attend(self, worker: int, pulse: Callable[[], None] | None = None) -> None:
-        """Nothing to do: who shares this memory lives and dies with it."""
-
-    def leave(self, worker: int) -> None:
-        """Nothing to do."""
-
-    def lost(self, workers: Collection[int]) -> set[int]:
-        """Nobody."""
-        del workers
-        return set()

@@ -1,7 +1,7 @@
-"""Stop when the next trial promises little: expected improvement (Nguyen et al., 2017), or its probability (Lorenz).
+"""Stop when the next trial promises little: by expected improvement (Nguyen et al., 2017) or its probability (Lorenz).
 
-Both are judged where the expected improvement, times the probability that every constraint holds, is highest, under
-processes fitted to the completed trials and the best feasible one; other trials that were stopped are left out.
+Both are evaluated at the point with the highest expected improvement times the probability that every constraint
+holds. The Gaussian processes are fitted to the completed trials and the best feasible one, not to other stopped trials.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fairway.history import History
 from fairway.seeds import stream
 from fairway.terminators.terminator import Terminator, Verdict, compared, finite, not_yet, spaced, trials, usable
 
-_LARGEST = 1e100  # whose square is still a number
+_LARGEST = 1e100  # its square is still finite
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,6 @@ class _Improvement(Terminator):
         object.__setattr__(self, "start", whole(self.start, "start", least=2))
 
     def check(self, history: History) -> Verdict:
-        """Whether the next trial promises too little."""
         wait = not_yet(history, self.start)
         if wait is not None:
             return wait
@@ -40,17 +39,16 @@ class _Improvement(Terminator):
         return Verdict(value < self.threshold, reason, value, float(self.threshold))
 
     def pause(self, finished: int) -> int:
-        """Processes are fitted after every 2% of trials."""
         return spaced(finished)
 
     @abstractmethod
     def _promise(self, expected: float, probability: float) -> tuple[float, str]:
-        """What is compared with the threshold, and its name."""
+        """The value compared with the threshold, and its name."""
 
 
 @dataclass(frozen=True)
 class ExpectedImprovementBelow(_Improvement):
-    """Stop when no configuration promises an improvement of more than `threshold`, in the objective's own unit.
+    """Stops when the highest expected improvement is below `threshold`, in the objective's own unit.
 
     >>> import fairway as fw
     >>> ends = fw.ExpectedImprovementBelow(1e-4)
@@ -67,7 +65,7 @@ class ExpectedImprovementBelow(_Improvement):
 
 @dataclass(frozen=True)
 class ProbabilityOfImprovementBelow(_Improvement):
-    """Stop when the configuration that promises most is better than the best one with a probability below `threshold`.
+    """Stops when the most promising configuration improves on the best one with a probability below `threshold`.
 
     >>> import fairway as fw
     >>> ends = fw.ProbabilityOfImprovementBelow(0.01)
@@ -88,7 +86,7 @@ class ProbabilityOfImprovementBelow(_Improvement):
 
 def _next_trial(history: History) -> tuple[float, float]:
     """The highest expected improvement in the space, and the probability of improvement there."""
-    from fairway.models.acquisition import (  # noqa: PLC0415 - SciPy takes its time to load
+    from fairway.models.acquisition import (  # noqa: PLC0415 - SciPy loads slowly
         log_expected_improvement,
         log_probability_below,
     )
@@ -103,7 +101,7 @@ def _next_trial(history: History) -> tuple[float, float]:
     chance = Term(surrogate.objective, lambda mean, deviation: log_probability_below(mean, deviation, best))
     rng = stream(history.seed, len(history), "terminator")
     found = surrogate.highest([gain, *feasibility], rng, history.first(len(history)).is_new)
-    if found is None:  # nothing is left to try
+    if found is None:  # every configuration has been tried
         return 0.0, 0.0
     x, expected = found
     probability = float(Surface(surrogate.features, [chance, *feasibility])(x[None])[0])

@@ -1,4 +1,4 @@
-"""Two plain rules: nothing better for so many trials, and good enough."""
+"""Two rules without a model: stop after a number of trials without improvement, or at a target value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairway.terminators.terminator import Terminator, Verdict, apart, best_feas
 
 @dataclass(frozen=True)
 class Plateau(Terminator):
-    """Stop when the best feasible trial has been the same for `patience` trials (Conv-i in the literature).
+    """Stops when `patience` trials in a row have not improved on the best feasible one (Conv-i in the literature).
 
     Stopped trials count; failed ones do not.
 
@@ -31,7 +31,6 @@ class Plateau(Terminator):
         object.__setattr__(self, "patience", whole(self.patience, "patience"))
 
     def check(self, history: History) -> Verdict:
-        """Whether the last trials brought nothing."""
         best = best_feasible(history)
         if best is None:
             return Verdict(False, f"nothing is feasible after {trials(len(history))}")
@@ -42,7 +41,7 @@ class Plateau(Terminator):
 
 @dataclass(frozen=True)
 class Target(Terminator):
-    """Stop when the best feasible trial is as good as `value`, in the objective's own unit.
+    """Stops when the best feasible trial is as good as `value`, in the objective's own unit.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), terminator=fw.Target(0.9), seed=0)
@@ -59,7 +58,6 @@ class Target(Terminator):
         object.__setattr__(self, "value", float(self.value))
 
     def check(self, history: History) -> Verdict:
-        """Whether the best is good enough."""
         best, objective = best_feasible(history), history.problem.objective
         if best is None:
             return Verdict(False, f"nothing is feasible after {trials(len(history))}")

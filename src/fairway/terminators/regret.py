@@ -1,14 +1,15 @@
 """The regret bound (Makarova et al., 2022): stop when no configuration can be much better than the best one found.
 
-The bound is the lowest upper confidence bound of the trials' true values, less the lowest lower confidence bound
-anywhere in the space. The process is fitted to the better trials only (to all, where the better ones are all the same),
-and to the logarithm of a loss that is positive; bounds are in the metric's own unit all the same.
-beta_t = 2 log(d t^2 pi^2 / (6 delta)) / 5, where t counts all trials that did not fail.
+    bound = min over trials of (mean + width * deviation) - min over the space of (mean - width * deviation)
+    width = sqrt(beta_t),  beta_t = 2 log(d t^2 pi^2 / (6 delta)) / 5,  t = trials that did not fail
 
-With constraints the upper bound is over feasible trials, the better ones are so by the feasibility order, and the lower
-bound is sought only where every constraint may plausibly hold. A trial that was stopped showed less than it might have
-come to, and taking it at its word would make a region look worse than it is: so the bound is the larger of two, without
-the stopped trials and with what they showed. They can put the end off, never bring it on.
+The Gaussian process is fitted to the better trials only (to all, if the better ones have the same loss), and to the
+logarithm of a positive loss; the bound is converted back to the metric's own unit.
+
+With constraints, the first minimum is over feasible trials, "better" means the feasibility order, and the second
+minimum is over the points where every constraint may plausibly hold. A stopped trial might have improved, so its loss
+makes its region look too bad. The bound is therefore the larger of two, one without the stopped trials and one with
+them: they can delay the end of a search, but never cause it.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ from fairway.terminators.terminator import (
     usable,
 )
 
-_LEAST = 20  # trials that a process is fitted to
+_LEAST = 20  # trials to fit
 
 
 @dataclass(frozen=True)
 class RegretBound(Terminator):
-    """Stop when the bound on what is left to gain falls below `threshold`.
+    """Stops when the upper bound on the remaining improvement falls below `threshold`.
 
-    A number is in the objective's own unit. "cv" is `factor` times the noise of the best trial's cross-validation, for
-    an objective reported as `Folds`: what lies below the noise cannot be told from luck. The process is fitted to the
-    `top` share of trials, never fewer than 20, and judges from `start` completed trials on; `delta` is the chance of
-    error that the confidence bounds allow. With `log`, a loss whose values are all positive is taken for one that
-    cannot fall below 0, as errors cannot; turn it off for one that can.
+    A number is in the objective's own unit. "cv" means `factor` times the noise of the best trial's cross-validation,
+    for an objective reported as `Folds`: an improvement smaller than the noise cannot be told from luck. The process is
+    fitted to the best `top` share of trials, at least 20, once `start` trials have completed. `delta` is the error
+    probability of the confidence bounds. `log` assumes that a loss which was always positive cannot be negative; turn
+    it off if it can.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), terminator=fw.RegretBound(0.01), seed=0)
@@ -86,7 +87,6 @@ class RegretBound(Terminator):
         flag(self.log, "log")
 
     def check(self, history: History) -> Verdict:
-        """Whether the bound is below the threshold."""
         wait = not_yet(history, self.start)
         if wait is not None:
             return wait
@@ -98,11 +98,10 @@ class RegretBound(Terminator):
         return Verdict(bound < threshold, f"regret bound {compared(bound, threshold)}{after}", bound, threshold)
 
     def pause(self, finished: int) -> int:
-        """Processes are fitted after every 2% of trials."""
         return spaced(finished)
 
     def _threshold(self, history: History) -> tuple[float, str]:
-        """The threshold now, and what it is if it is no number that was given."""
+        """The threshold as a number, and where it comes from if it was not given as one."""
         if self.threshold != "cv":
             return float(self.threshold), ""
         best = best_feasible(history)
@@ -111,12 +110,12 @@ class RegretBound(Terminator):
         if not math.isfinite(noise):
             return math.nan, "the noise of the best trial is unknown: report its objective as fw.Folds"
         if noise == 0.0:
-            return math.nan, f"all {folds} folds of the best trial came out the same"
+            return math.nan, f"all {folds} folds of the best trial have the same value"
         scale = "" if self.factor == 1.0 else f"{self.factor:g} times "
         return noise, f", {scale}the noise of {folds}-fold cross-validation"
 
     def bound(self, history: History) -> float:
-        """How much better than the best feasible trial any configuration may plausibly be."""
+        """An upper bound on how much better than the best feasible trial any configuration can be."""
         if best_feasible(history) is None:
             return math.inf
         complete = usable(history)
@@ -125,8 +124,8 @@ class RegretBound(Terminator):
         return bound if len(every) == len(complete) else max(bound, self._bound(history, every, len(every)))
 
     def _bound(self, history: History, order: NDArray[np.intp], t: int) -> float:
-        """The bound by what some trials showed, from best to worst, of t in all."""
-        from fairway.models.acquisition import lower_confidence_bound  # noqa: PLC0415 - SciPy takes its time to load
+        """The bound from some rows, ordered from best to worst, of t in all."""
+        from fairway.models.acquisition import lower_confidence_bound  # noqa: PLC0415 - SciPy loads slowly
         from fairway.models.search import Term  # noqa: PLC0415
         from fairway.models.transform import Transform  # noqa: PLC0415
         from fairway.terminators.surrogate import Surrogate  # noqa: PLC0415
@@ -134,7 +133,7 @@ class RegretBound(Terminator):
         rows = order[: max(_LEAST, math.ceil(self.top * len(order)))]
         rows = order if Transform(history.gap[rows]).flat else rows
         if Transform(history.gap[rows]).flat:
-            return math.inf  # they say nothing of the others
+            return math.inf
         surrogate = Surrogate(history, rows, order, power=0.0 if self.log else 1.0, warp=self._WARP)
         width = self.width(len(history.space), t)
         feasible = history.feasible[rows]

@@ -1,4 +1,4 @@
-"""What finished trials say of the rest of the space: a process of the objective, one of each constraint ever broken."""
+"""Gaussian processes fitted to finished trials: one for the objective, one for each constraint ever violated."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from fairway.models.transform import Transform
 
 Array = NDArray[np.float64]
 
-_LEARNED_FROM = 150  # points, at most, that hyperparameters are learned from; all of them condition the process
-_FOR_A_BEND = 10  # points a parameter
-_RANDOM = 1000  # points at which a surface is first looked at
+_LEARNED_FROM = 150  # points, at most, to fit hyperparameters to; the process is conditioned on all
+_POINTS_TO_WARP = 10  # per parameter
+_RANDOM = 1000  # points to start the search from
 _STARTS, _ROUNDS = 4, 3  # of the local search
-_STEEP = 100.0  # a hundredth of a deviation beyond the edge costs a hundredth of one
+_STEEP = 100.0  # penalty: _STEEP * excess^2, so an excess of 0.01 deviations costs 0.01
 
 
 class Surrogate:
-    """Processes on some rows of a history: the objective's on `rows`, the best first, the constraints' on `known`.
+    """Processes fitted to some rows of a history: the objective to `rows`, best first, the constraints to `known`.
 
-    `power` is that of the objective's transform, where losses are positive; `warp` learns a bend of each input for it,
-    once there are ten points a parameter: from fewer it would learn what is not there.
+    `power` is the exponent of the objective's transform if all losses are positive. `warp` learns a warp of each input
+    once there are ten points per parameter; with fewer it would overfit.
     """
 
     def __init__(
@@ -44,16 +44,16 @@ class Surrogate:
         self.z = self.features(history.x[rows])
         loss = history.gap[rows]
         self.transform = Transform(loss, power if loss.min() > 0.0 else 1.0)
-        enough = len(rows) >= _FOR_A_BEND * len(history.space)
+        enough = len(rows) >= _POINTS_TO_WARP * len(history.space)
         self.objective = self._process(self.z, self.transform(loss), warp=warp and enough)
-        self._limits: list[tuple[GaussianProcess, float]] = []  # of constraints, with their standardised limits
+        self._constraints: list[tuple[GaussianProcess, float]] = []  # with their standardised limits
         for i in range(len(history.problem.constraints)):
             over = history.beyond(i)[known]
             measured = ~np.isnan(over)
-            if (over[measured] > 0.0).any():  # what was never broken may hold everywhere
+            if (over[measured] > 0.0).any():  # a constraint never violated is assumed to hold everywhere
                 move = Transform(over[measured], cut=False)
                 process = self._process(self.features(history.x[known[measured]]), move(over[measured]))
-                self._limits.append((process, float(move(np.zeros(1))[0])))
+                self._constraints.append((process, float(move(np.zeros(1))[0])))
 
     def _process(self, z: Array, y: Array, *, warp: bool = False) -> GaussianProcess:
         if len(z) <= _LEARNED_FROM:
@@ -62,15 +62,15 @@ class Surrogate:
         return GaussianProcess(self.features, z, y, fit(self.features, z[some], y[some], warp=warp).theta)
 
     def is_plausible(self, x: Array, width: float) -> NDArray[np.bool_]:
-        """Whether every constraint may hold at points (k, d): its lower confidence bound is within the limit."""
+        """Whether every constraint may hold at points (k, d): its lower confidence bound is within its limit."""
         plausible, z = np.ones(len(x), bool), self.features(x)
-        for process, limit in self._limits:
+        for process, limit in self._constraints:
             mean, deviation = process.predict(z)
             plausible &= mean - width * deviation <= limit
         return plausible
 
     def implausibility(self, width: float) -> list[Term]:
-        """A penalty for each constraint that cannot hold, 0 where it may: it leads a climb along the edge."""
+        """A smooth penalty for each constraint that cannot hold, 0 where it may; keeps a local search plausible."""
 
         def term(process: GaussianProcess, limit: float) -> Term:
             def penalty(mean: Array, deviation: Array) -> tuple[Array, Array, Array]:
@@ -79,7 +79,7 @@ class Surrogate:
 
             return Term(process, penalty)
 
-        return [term(process, limit) for process, limit in self._limits]
+        return [term(process, limit) for process, limit in self._constraints]
 
     def feasibility(self) -> list[Term]:
         """The log of the probability that each constraint holds."""
@@ -87,12 +87,12 @@ class Surrogate:
         def term(process: GaussianProcess, limit: float) -> Term:
             return Term(process, lambda mean, deviation: log_probability_below(mean, deviation, limit))
 
-        return [term(process, limit) for process, limit in self._limits]
+        return [term(process, limit) for process, limit in self._constraints]
 
     def highest(
         self, terms: list[Term], rng: np.random.Generator, keep: Callable[[Array], NDArray[np.bool_]]
     ) -> tuple[Array, float] | None:
-        """Where a sum of terms is highest, at points to `keep`, and its value there; None if there are no points."""
+        """The point with the highest sum of terms of those that `keep` accepts, and that sum; None without a point."""
         space, best = self._history.space, self._history.x[self._rows]
         pool = [rng.random((_RANDOM, len(space))), np.nan_to_num(best, nan=0.5), neighbours(space, best[:1], rng)]
         surface = Surface(self.features, terms)

@@ -1,8 +1,8 @@
-"""The contract of a terminator: a query over history that says whether going on can still pay.
+"""The contract of a terminator: a query over history that says whether to end the search.
 
-A terminator is a frozen configuration. It keeps nothing between calls and sees no clock: the same history gets the same
-verdict, whoever asks, so that `fairway verify` can ask again. Under constraints the best trial is the best feasible
-one; while there is none, no terminator ends the search by its own rule, and each says so.
+A terminator is a frozen configuration. It keeps nothing between calls and sees no clock: the same history always gets
+the same verdict, so `fairway verify` can repeat it. Under constraints the best trial is the best feasible one; until
+there is one, no terminator ends the search.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from fairway.history import History
 
 
 class Verdict(NamedTuple):
-    """What a terminator says: whether to stop, why in a sentence, and the numbers that it compared.
+    """What a terminator returns: whether to stop, a sentence that says why, and the numbers compared.
 
-    It is true where the search should stop. `value` and `threshold` are NaN while there is nothing to compare.
+    A verdict is true if the search should stop. `value` and `threshold` are NaN if nothing was compared.
     """
 
     stop: bool
@@ -37,7 +37,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Terminator(ABC):
-    """Stop the whole search? The base of all terminators.
+    """Decides whether the whole search ends: the base of all terminators.
 
     >>> import fairway as fw
     >>> from fairway.terminators.terminator import Verdict
@@ -52,10 +52,10 @@ class Terminator(ABC):
 
     @abstractmethod
     def check(self, history: History) -> Verdict:
-        """Whether to stop, after what has finished so far; running trials must not matter."""
+        """The verdict on the finished trials; running trials must not affect it."""
 
     def pause(self, finished: int) -> int:
-        """How many more trials finish before it is asked again, after a verdict on so many."""
+        """How many more trials finish before the next check, after a verdict on `finished` trials."""
         del finished
         return 1
 
@@ -65,7 +65,6 @@ class _Joined(Terminator):
     parts: tuple[Terminator, ...]
 
     def pause(self, finished: int) -> int:
-        """As the first of them that wants to be asked."""
         return min(part.pause(finished) for part in self.parts)
 
     def __post_init__(self) -> None:
@@ -79,39 +78,39 @@ class _Joined(Terminator):
 
 @dataclass(frozen=True)
 class AnyOf(_Joined):
-    """What `any_of` makes."""
+    """What `any_of` returns."""
 
     def check(self, history: History) -> Verdict:
-        """The first verdict to stop; else the first verdict, with the reasons of all that were asked.
+        """The first verdict to stop; otherwise the first verdict, with the reasons of all.
 
-        One that is dear is asked at every multiple of its pause.
+        Each part is checked only when the number of trials is a multiple of its pause.
         """
         n = len(history)
         due = [part for part in self.parts if n % part.pause(n) == 0]
         verdicts = [part.check(history) for part in due]
         if not verdicts:
-            return Verdict(False, f"not asked after {trials(n)}")
+            return Verdict(False, f"not checked after {trials(n)}")
         reasons = "; ".join(verdict.reason for verdict in verdicts)
         return next((verdict for verdict in verdicts if verdict), verdicts[0]._replace(reason=reasons))
 
 
 @dataclass(frozen=True)
 class AllOf(_Joined):
-    """What `all_of` makes."""
+    """What `all_of` returns."""
 
     def check(self, history: History) -> Verdict:
-        """The first verdict to go on, those that are dear asked last; else the first, with the reasons of all."""
-        said: dict[int, Verdict] = {}
+        """The first verdict to continue, expensive parts checked last; otherwise the first, with the reasons of all."""
+        verdicts: dict[int, Verdict] = {}
         for i in sorted(range(len(self.parts)), key=lambda i: self.parts[i].pause(len(history))):
-            said[i] = self.parts[i].check(history)
-            if not said[i]:
-                return said[i]
-        verdicts = [said[i] for i in range(len(self.parts))]
-        return verdicts[0]._replace(reason="; ".join(verdict.reason for verdict in verdicts))
+            verdicts[i] = self.parts[i].check(history)
+            if not verdicts[i]:
+                return verdicts[i]
+        reason = "; ".join(verdicts[i].reason for i in range(len(self.parts)))
+        return verdicts[0]._replace(reason=reason)
 
 
 def any_of(*terminators: Terminator) -> Terminator:
-    """Stop as soon as one of them says so.
+    """A terminator that stops as soon as one of `terminators` does.
 
     >>> import fairway as fw
     >>> ends = fw.any_of(fw.Target(0.001), fw.Plateau(30))
@@ -124,7 +123,7 @@ def any_of(*terminators: Terminator) -> Terminator:
 
 
 def all_of(*terminators: Terminator) -> Terminator:
-    """Stop when all of them say so.
+    """A terminator that stops when all `terminators` do.
 
     >>> import fairway as fw
     >>> ends = fw.all_of(fw.Target(0.01), fw.Plateau(5))
@@ -137,16 +136,16 @@ def all_of(*terminators: Terminator) -> Terminator:
 
 
 def best_feasible(history: History) -> int | None:
-    """The row of the best feasible trial."""
+    """The row of the best feasible trial, or None."""
     best = int(history.order[0]) if len(history) else -1
     return best if best >= 0 and history.feasible[best] else None
 
 
 def usable(history: History) -> NDArray[np.intp]:
-    """The rows that show what their configuration comes to, from best to worst: completed ones, and the best feasible.
+    """The rows whose loss is final, from best to worst: completed trials, and the best feasible one.
 
-    A trial that was stopped might have come to more than it showed, unless all that was missing are folds. The best
-    feasible checkpoint is known for what it is, whatever became of its trial.
+    A stopped trial might have improved, unless only folds were missing. The best feasible checkpoint counts even if
+    its trial was stopped.
     """
     order = history.order[: int(np.count_nonzero(~history.failed))]
     best = best_feasible(history)
@@ -155,7 +154,7 @@ def usable(history: History) -> NDArray[np.intp]:
 
 
 def not_yet(history: History, start: int) -> Verdict | None:
-    """Why there is nothing to judge by yet, if that is so."""
+    """A verdict that says why there is too little data, or None if there is enough."""
     finished = int(np.count_nonzero(~history.failed & ~history.partial))
     if finished < start:
         return Verdict(False, f"{finished} of the {start} completed trials that a verdict needs")
@@ -163,37 +162,37 @@ def not_yet(history: History, start: int) -> Verdict | None:
         return Verdict(False, f"nothing is feasible after {trials(len(history))}")
     seen = history.loss[usable(history)]
     if seen.min() == seen.max():
-        return Verdict(False, f"all {trials(finished)} came out the same: that says nothing of the others")
+        return Verdict(False, f"all {trials(finished)} have the same loss, which says nothing about the others")
     return None
 
 
 def finite(value: float, name: str) -> float:
-    """A threshold as a plain float, if it is a positive and finite number."""
+    """The argument as a float, if it is a positive, finite number."""
     if not is_finite(value):
         raise UsageError(f"{name}={value!r}: a positive, finite number is expected")
     return positive(value, name)
 
 
 def spaced(finished: int) -> int:
-    """The pause of a rule that fits processes: 2% of the trials, so that checks cost little however many there are."""
+    """The pause of a rule that fits Gaussian processes: 2% of the trials, which bounds its share of the run time."""
     return max(1, finished // 50)
 
 
 def trials(n: int) -> str:
-    """A number of trials, in words."""
+    """The phrase "1 trial" or "{n} trials"."""
     return "1 trial" if n == 1 else f"{n} trials"
 
 
 def compared(value: float, threshold: float) -> str:
-    """Two numbers with the sign between them."""
-    one, other = apart(value, threshold, 2)
-    return f"{one} {'<' if value < threshold else '>='} {other}"
+    """The comparison as text, such as "0.012 >= 0.01"."""
+    left, right = apart(value, threshold, 2)
+    return f"{left} {'<' if value < threshold else '>='} {right}"
 
 
 def apart(value: float, threshold: float, least: int) -> tuple[str, str]:
-    """Two numbers in as few digits as tell them apart, but at least so many."""
+    """Both numbers as text, in the fewest digits, at least `least`, that show them as different."""
     for digits in range(least, 18):
-        one, other = f"{value:.{digits}g}", f"{threshold:.{digits}g}"
-        if one != other:
+        left, right = f"{value:.{digits}g}", f"{threshold:.{digits}g}"
+        if left != right:
             break
-    return one, other
+    return left, right

@@ -103,7 +103,7 @@ def _carry(
     known = {name: value for name, value in zip(constraints, checkpoint.values, strict=True) if value is not None}
     if trial.state == TrialState.PRUNED:
         ours.report({metric: checkpoint.objective, **known}, step=checkpoint.step)
-        ours._cut = "pruned in Optuna"
+        ours.driver.cut("pruned in Optuna")
         study.tell(ours)
     else:
         study.tell(ours, {metric: checkpoint.objective, **known})

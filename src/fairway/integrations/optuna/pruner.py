@@ -11,64 +11,44 @@ import optuna
 from optuna.pruners import BasePruner
 from optuna.trial import FrozenTrial, TrialState
 
-from fairway.engine.trial import Decision, Given, Trial
+from fairway.engine.decision import Decision
+from fairway.engine.measurement import Given
+from fairway.engine.trial import Trial
 from fairway.errors import UsageError
+from fairway.integrations.bridge import Bridge
 from fairway.integrations.optuna.history import excess, objective_of
 from fairway.problem import Constraint, Minimize, Problem
-from fairway.samplers.random import Random
-from fairway.space import Int
 from fairway.stoppers.ace import ACE
 from fairway.stoppers.stopper import Stopper
-from fairway.study import Study
 
 _PAID = "fairway:paid"  # the user attribute in which a pruner's measurements are kept, by step
 
 
-class _Mirror:
-    """An Optuna study as one of ours, trial for trial, so that its reports are ruled on as ours are."""
+class _OptunaBridge(Bridge[int]):
+    """A bridge whose trials have Optuna's numbers; it takes in those that ended or ran elsewhere."""
 
     def __init__(self, study: optuna.Study, constraints: Sequence[Constraint], stopper: Stopper) -> None:
-        space = {"number": Int(0, 2**31)}
-        self.study = Study(space, objective_of(study), constraints, sampler=Random(), stopper=stopper, seed=0)
-        self.trials: dict[int, Trial] = {}  # by Optuna's number, those running here
-        self._mirrored: set[int] = set()  # the numbers of those that have a trial of ours
+        super().__init__(Problem(objective_of(study), constraints), stopper=stopper)
         self.lock = threading.RLock()
-
-    def begin(self, number: int, total: int | None = None) -> Trial:
-        """Our trial that stands for one of Optuna's."""
-        self._mirrored.add(number)
-        self.study.enqueue({"number": number})
-        trial = self.trials[number] = self.study.ask()
-        if total is not None:
-            trial.steps(total)
-        return trial
 
     def catch_up(self, trials: Sequence[FrozenTrial]) -> None:
         """End what has ended here; take in what ran elsewhere."""
         for theirs in trials:
-            ours = self.trials.get(theirs.number)
-            if ours is not None and theirs.state.is_finished():
-                del self.trials[theirs.number]
-                self._end(ours, theirs)
-            elif theirs.state.is_finished() and theirs.number not in self._mirrored:
-                self._replay(theirs)
+            if theirs.state.is_finished() and theirs.number not in self.ended:
+                if theirs.number not in self.running:
+                    self._take_in(theirs)
+                failed = theirs.state == TrialState.FAIL
+                self.end(theirs.number, failed="failed in Optuna, or reported nothing" if failed else "")
 
-    def _replay(self, theirs: FrozenTrial) -> None:
+    def _take_in(self, theirs: FrozenTrial) -> None:
+        """Report here what a trial reported elsewhere."""
         paid: Mapping[str, Mapping[str, float]] = theirs.user_attrs.get(_PAID, {})
         trial = self.begin(theirs.number)
-        objective = self.study.problem.objective.metric
         for step, value in sorted(theirs.intermediate_values.items()):
             if trial.stopped or not math.isfinite(value):
                 break
-            trial.report({objective: value, **paid.get(str(step), {})}, step=max(step, trial._last + 1))
-        del self.trials[theirs.number]
-        self._end(trial, theirs)
-
-    def _end(self, ours: Trial, theirs: FrozenTrial) -> None:
-        if theirs.state == TrialState.FAIL or not ours._last:
-            self.study.tell(ours, failed="failed in Optuna, or reported nothing")
-        else:
-            self.study.tell(ours)
+            metrics = {self.problem.objective.metric: value, **paid.get(str(step), {})}
+            trial.report(metrics, step=max(step, trial.last_step + 1))
 
 
 class FairwayPruner(BasePruner):
@@ -95,33 +75,33 @@ class FairwayPruner(BasePruner):
             raise UsageError(f"FairwayPruner({stopper!r}): a stopper of fairway is expected")
         self.stopper = stopper
         self.constraints = Problem(Minimize("value"), constraints).constraints  # type: ignore[arg-type]
-        self._mirrors: dict[int, _Mirror] = {}  # by Optuna's study
+        self._bridges: dict[str, _OptunaBridge] = {}  # by the name of Optuna's study
         self._lock = threading.Lock()
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
         """What was said at the last report; one that came by `trial.report` alone is ruled on now."""
-        mirror = self.mirror(study)
-        with mirror.lock:
-            ours = mirror.trials.get(trial.number)
+        bridge = self.bridge(study)
+        with bridge.lock:
+            ours = bridge.running.get(trial.number)
             if ours is None:
-                ours = self.begin(mirror, study, trial.number)
+                ours = self.begin(bridge, study, trial.number)
             step = trial.last_step
-            if step is not None and not ours.stopped and max(step, 1) > ours._last:
-                ours.report({mirror.study.problem.objective.metric: trial.intermediate_values[step]}, step=max(step, 1))
+            if step is not None and not ours.stopped and max(step, 1) > ours.last_step:
+                ours.report({bridge.problem.objective.metric: trial.intermediate_values[step]}, step=max(step, 1))
             return ours.stopped
 
-    def mirror(self, study: optuna.Study) -> _Mirror:
+    def bridge(self, study: optuna.Study) -> _OptunaBridge:
         """The study of ours that stands for one of Optuna's."""
         with self._lock:
-            found = self._mirrors.get(study._study_id)
+            found = self._bridges.get(study.study_name)
             if found is None:
-                found = self._mirrors[study._study_id] = _Mirror(study, self.constraints, self.stopper)
+                found = self._bridges[study.study_name] = _OptunaBridge(study, self.constraints, self.stopper)
             return found
 
-    def begin(self, mirror: _Mirror, study: optuna.Study, number: int, total: int | None = None) -> Trial:
-        """Mirror a trial that begins here, and all that has ended since the last one did."""
-        mirror.catch_up([each for each in study.get_trials(deepcopy=False) if each.number != number])
-        return mirror.begin(number, total)
+    def begin(self, bridge: _OptunaBridge, study: optuna.Study, number: int, total: int | None = None) -> Trial:
+        """Begin a trial here, and take in all that has ended since the last one did."""
+        bridge.catch_up([each for each in study.get_trials(deepcopy=False) if each.number != number])
+        return bridge.begin(number, total=total)
 
 
 def ACEPruner(constraints: Sequence[Constraint] | Constraint = (), **settings: Any) -> FairwayPruner:  # noqa: N802
@@ -145,42 +125,42 @@ def report(
     """Report to Optuna and to the pruner of ours; true where training should stop (`raise optuna.TrialPruned`).
 
     Constraints given as callables are called, and timed, only when they are worth it. `total` is how many steps the
-    trial means to take: where checks are dear, it lets them wait for the end. What was measured for the best checkpoint
-    so far becomes the trial's constraints in Optuna, at most 0 where they are met.
+    trial plans: where checks are expensive, it lets them wait for the end. What was measured for the best checkpoint so
+    far becomes the trial's constraints in Optuna, at most 0 where they are met.
     """
     pruner = trial.study.pruner
     if not isinstance(pruner, FairwayPruner):
         raise UsageError(f"report: the study's pruner is {pruner!r}; give it fairway's, such as ACEPruner([...])")
-    mirror = pruner.mirror(trial.study)
-    with mirror.lock:
-        ours = mirror.trials.get(trial.number)
+    bridge = pruner.bridge(trial.study)
+    with bridge.lock:
+        ours = bridge.running.get(trial.number)
         if ours is None:
-            ours = pruner.begin(mirror, trial.study, trial.number, total)
+            ours = pruner.begin(bridge, trial.study, trial.number, total)
     trial.report(value, step)
-    metric = mirror.study.problem.objective.metric
+    metric = bridge.problem.objective.metric
     decision = ours.report({metric: value, **(constraints or {})}, step=step)
-    _write_constraints(trial, mirror, ours)
+    _write_constraints(trial, bridge, ours)
     return decision
 
 
-def _write_constraints(trial: optuna.Trial, mirror: _Mirror, ours: Trial) -> None:
+def _write_constraints(trial: optuna.Trial, bridge: _OptunaBridge, ours: Trial) -> None:
     """Keep what was paid for at the last step, and what stands for the trial, where Optuna finds it."""
-    limits = mirror.study.problem.constraints
+    limits = bridge.problem.constraints
     if not limits:
         return
-    ours._flush()
-    with mirror.study._owner.lock:
-        standing = mirror.study._owner.ledger.courses[ours.number].checkpoint
+    standing = bridge.standing(ours)
     if standing is None:
         return
-    storage, number = trial.study._storage, trial._trial_id
     measured = {limit.metric: value for limit, value in zip(limits, standing.values, strict=True) if value is not None}
     if measured:
         paid = {**trial.user_attrs.get(_PAID, {}), str(standing.step): measured}
         if paid != trial.user_attrs.get(_PAID):
             trial.set_user_attr(_PAID, paid)
-    for limit in limits:
-        over = excess(limit, measured.get(limit.metric))
-        if trial.constraints.get(limit.metric) != over:
-            storage.set_trial_system_attr(number, f"constraints:{limit.metric}", over)
-            trial._cached_frozen_trial.system_attrs[f"constraints:{limit.metric}"] = over
+    over = {limit.metric: excess(limit, measured.get(limit.metric)) for limit in limits}
+    changed = {name: value for name, value in over.items() if trial.constraints.get(name) != value}
+    if changed:  # `set_constraint` takes each only once, and the best checkpoint of a trial changes
+        storage = trial.storage
+        study = storage.get_study_id_from_name(trial.study.study_name)
+        key = storage.get_trial_id_from_study_id_trial_number(study, trial.number)
+        for name, value in changed.items():
+            storage.set_trial_system_attr(key, f"constraints:{name}", value)

@@ -1,8 +1,8 @@
 """`report` inside a Tune trainable: constraints are called only when they are worth their price.
 
 What that takes is known where the scheduler is: the best feasible objective, and what checks and steps have cost so
-far. The scheduler posts it at a desk, an actor of its own; a trainable asks there, ten times a second at most and only
-when something might be worth its price.
+far. The scheduler posts it on a board, an actor of its own; a trainable reads it there, ten times a second at most and
+only when something might be worth its price.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from typing import Any, NamedTuple
 import ray
 from ray import tune
 
+from fairway.checks import whole
 from fairway.engine.clock import WallClock
-from fairway.engine.events import Reported
+from fairway.engine.driver import Driver
+from fairway.engine.measurement import Given, number
 from fairway.engine.referee import Referee
-from fairway.engine.trial import Given, Trial
 from fairway.errors import UsageError
-from fairway.integrations.raytune.mirror import MEASURED, Measured
+from fairway.integrations.raytune.results import MEASURED, Measured
 from fairway.problem import Problem
 from fairway.stoppers.stopper import Stopper, StopperState
 
-_FRESH_SECONDS = 0.1  # for which what the desk said is good enough
+_FRESH_SECONDS = 0.1  # for which what the board said is good enough
 
 
 class _Posted(NamedTuple):
@@ -56,8 +57,8 @@ class _Posted(NamedTuple):
             referee.violated, referee.check_rounds = list(self.violated), self.check_rounds
 
 
-class _Board:
-    """The actor at the desk."""
+class _BoardActor:
+    """What holds the board, inside Ray."""
 
     def __init__(self, problem: Problem, stopper: Stopper) -> None:
         self._terms, self._posted = (problem, stopper), _Posted()
@@ -80,30 +81,30 @@ class _Board:
         return self._posted
 
 
-class Desk:
-    """The scheduler's side."""
+class Board:
+    """The scheduler's side of the board."""
 
     def __init__(self, experiment: str, problem: Problem, stopper: Stopper) -> None:
         # Experiments of one name may follow each other in a process, and an actor takes its time to go.
         name = f"{_name(experiment)}{secrets.token_hex(8)}"
-        self._board = ray.remote(_Board).options(name=name, num_cpus=0).remote(problem, stopper)
+        self._actor = ray.remote(_BoardActor).options(name=name, num_cpus=0).remote(problem, stopper)
         self._posted = _Posted()
 
     def expect(self, trial_id: str) -> None:
         """Let a trial ask, from when it begins."""
-        ray.get(self._board.expect.remote(trial_id))
+        ray.get(self._actor.expect.remote(trial_id))
 
     def post(self, referee: Referee) -> None:
         """Post what a referee knows, where a payment or a new best has changed it."""
         posted = _Posted.of(referee)
         if (posted.bar, posted.check_rounds) != (self._posted.bar, self._posted.check_rounds):
             self._posted = posted
-            self._board.post.remote(posted)
+            self._actor.post.remote(posted)
 
 
 def _name(experiment: str) -> str:
-    """How the names of an experiment's desks begin."""
-    return f"fairway desk of {experiment} "
+    """How the names of an experiment's boards begin."""
+    return f"fairway board of {experiment} "
 
 
 @dataclass(frozen=True)
@@ -158,11 +159,11 @@ class _Reporter:
         self._referee = Referee(problem, pays)
         self._read = -math.inf
         self._refresh()
-        self._trial = Trial(0, {}, seed=0, referee=self._referee, send=_send_nowhere, clock=WallClock())
+        self._driver = Driver(0, self._referee, WallClock())  # what it measures goes to Tune
         if total is None and stopper.longest is None and stopper.interval not in (1, "adaptive"):
             raise UsageError(f"report: with interval={stopper.interval!r} say how many steps there are, with total=")
         if total is not None:
-            self._trial.steps(total)
+            self._driver.begin(whole(total, "total"))
 
     def _refresh(self) -> None:
         now = time.monotonic()
@@ -176,23 +177,19 @@ class _Reporter:
         if objective.metric not in metrics:
             raise UsageError(f"report: the objective {objective.metric!r} is missing; it has {', '.join(metrics)}")
         given = {name: metrics[name] for name in (objective.metric, *names) if name in metrics} | dict(constraints)
-        if objective.sign * self._trial._number(objective.metric, metrics[objective.metric]) <= self._referee.bar:
+        if objective.sign * number(self.problem, objective.metric, metrics[objective.metric]) <= self._referee.bar:
             self._refresh()
-        observed = self._trial._observe(given, None, None, {})
+        observed = self._driver.measure(given)
         if observed is None:
             return dict(metrics)  # the scheduler sees for itself that it is no number
-        self._trial._settle(*observed)
-        _, _, _, values, prices, _, train_ns, last = observed
-        known = {name: math.nan if value is None else value for name, value in zip(names, values, strict=True)}
-        return {**metrics, **known, MEASURED: json.dumps(Measured(list(values), list(prices), train_ns, last))}
+        self._driver.settle(observed)
+        known = {name: math.nan if value is None else value for name, value in zip(names, observed.values, strict=True)}
+        measured = Measured(list(observed.values), list(observed.prices), observed.train_ns, observed.last)
+        return {**metrics, **known, MEASURED: json.dumps(measured)}
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Tune has taken the report: what follows is training."""
-        self._trial._mark = WallClock.ns()
-
-
-def _send_nowhere(batch: Reported) -> None:
-    """What is measured goes to Tune."""
+        self._driver.train_since()
 
 
 _reporter: tuple[str, _Reporter | None] = ("", None)  # of the trial that runs in this process, by its id
@@ -208,7 +205,7 @@ def report(
     """`tune.report` with constraints as callables, which are called, and timed, only when they are worth it.
 
     With `StopperScheduler` in charge; without it they are called every time. `total` is how many steps the trial means
-    to take: where checks are dear, it lets them wait for the last one. A constraint that was not called is NaN.
+    to take: where checks are expensive, it lets them wait for the last one. A constraint that was not called is NaN.
     """
     global _reporter  # noqa: PLW0603 - one trial runs in a process at a time
     offered = dict(constraints or {})
@@ -221,7 +218,7 @@ def report(
         tune.report({**metrics, **measured}, checkpoint=checkpoint)
     else:
         tune.report(reporter.measure(metrics, offered), checkpoint=checkpoint)
-        reporter.go_on()
+        reporter.resume()
 
 
 def _find(trial_id: str, total: int | None) -> _Reporter | None:

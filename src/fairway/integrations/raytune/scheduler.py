@@ -9,10 +9,9 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.utils import flatten_dict
 
 from fairway.errors import UsageError
-from fairway.integrations.raytune.mirror import Mirror, agree
-from fairway.integrations.raytune.report import Desk
+from fairway.integrations.raytune.report import Board
+from fairway.integrations.raytune.results import TuneBridge, agree
 from fairway.problem import Problem
-from fairway.space import Int, Space
 from fairway.stoppers.stopper import Stopper
 from fairway.study import Study
 
@@ -36,20 +35,19 @@ class StopperScheduler(FIFOScheduler):  # type: ignore[misc]
             )
         self.stopper, self.problem = stopper, problem
         self._metric = problem.objective.metric
-        self._mirror = self._fresh()
-        self._desk: Desk | None = None
+        self._bridge = self._fresh()
+        self._board: Board | None = None
         self._experiment = ""
-        self._begun = 0
         self.reasons: dict[str, str] = {}
         """Why trials were stopped, by their ids."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_desk": None}
+        return {**self.__dict__, "_board": None}
 
     @property
     def study(self) -> Study:
         """The experiment as a study of ours: its `best` is the best feasible result, its `costs` what was saved."""
-        return self._mirror.study
+        return self._bridge.study
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
         """Accept what `TuneConfig` says, if it is what the problem says."""
@@ -58,37 +56,38 @@ class StopperScheduler(FIFOScheduler):  # type: ignore[misc]
         return True
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
-        """Begin it here too; the first one of an experiment opens the desk that `report` asks.
+        """Begin it here too; the first one of an experiment puts up the board that `report` reads.
 
         Tune adds a trial again when it tries it again, and the finished ones of an experiment that it restores.
         """
         del tune_controller
         if trial.experiment_dir_name != self._experiment:
             if self._experiment:
-                self._mirror = self._fresh()
-            self._experiment, self._desk = trial.experiment_dir_name, None
-        if self._desk is None and self.problem.constraints:
-            self._desk = Desk(self._experiment, self.problem, self.stopper)
-        if self._desk is not None:
-            self._desk.expect(trial.trial_id)
-        if trial.trial_id in self._mirror.running or trial.is_finished() and trial.trial_id in self._mirror.ended:
+                self._bridge = self._fresh()
+            self._experiment, self._board = trial.experiment_dir_name, None
+        if self._board is None and self.problem.constraints:
+            self._board = Board(self._experiment, self.problem, self.stopper)
+        if self._board is not None:
+            self._board.expect(trial.trial_id)
+        if trial.trial_id in self._bridge.running or trial.is_finished() and trial.trial_id in self._bridge.ended:
             return
-        self._mirror.begin(trial.trial_id, {"number": self._begun})
-        self._begun += 1
+        self._bridge.begin(trial.trial_id)
         if trial.is_finished():
-            self._mirror.end(trial.trial_id, flatten_dict(trial.last_result or {}), error=trial.status == trial.ERROR)
+            self._bridge.end_with(
+                trial.trial_id, flatten_dict(trial.last_result or {}), error=trial.status == trial.ERROR
+            )
 
-    def _fresh(self) -> Mirror:
-        return Mirror(Space({"number": Int(0, 2**31)}), self.problem, stopper=self.stopper, seed=0)
+    def _fresh(self) -> TuneBridge:
+        return TuneBridge(self.problem, stopper=self.stopper)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Rule on a result."""
         del tune_controller
-        if trial.trial_id not in self._mirror.running:
+        if trial.trial_id not in self._bridge.running:
             return str(TrialScheduler.CONTINUE)
-        reason = self._mirror.hear(trial.trial_id, result)
-        if self._desk is not None:
-            self._desk.post(self._mirror.study._owner.referee)
+        reason = self._bridge.hear(trial.trial_id, result)
+        if self._board is not None:
+            self._board.post(self._bridge.study.owner.referee)
         if not reason:
             return str(TrialScheduler.CONTINUE)
         self.reasons[trial.trial_id] = reason
@@ -98,19 +97,19 @@ class StopperScheduler(FIFOScheduler):  # type: ignore[misc]
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
         """It ended, by itself or by somebody's decision."""
         del tune_controller
-        self._mirror.end(trial.trial_id, result)
+        self._bridge.end_with(trial.trial_id, result)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         """It failed."""
         del tune_controller
-        self._mirror.end(trial.trial_id, error=True)
+        self._bridge.end_with(trial.trial_id, error=True)
 
     def on_trial_remove(self, tune_controller: Any, trial: Any) -> None:
         """It never ran."""
         del tune_controller
-        self._mirror.end(trial.trial_id, error=True)
+        self._bridge.end_with(trial.trial_id, error=True)
 
     def debug_string(self) -> str:
         """A line for Tune's status."""
-        counts = self._mirror.study.counts
+        counts = self._bridge.study.counts
         return f"fairway {self.stopper}: {counts['stopped']} stopped, {counts['completed']} completed"

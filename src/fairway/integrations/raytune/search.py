@@ -10,7 +10,7 @@ import cloudpickle
 from ray.tune.search import Searcher
 
 from fairway.errors import SpaceExhausted, UsageError
-from fairway.integrations.raytune.mirror import Mirror, agree, mode_of
+from fairway.integrations.raytune.results import TuneBridge, agree, mode_of
 from fairway.integrations.raytune.spaces import Table
 from fairway.problem import Problem
 from fairway.samplers.sampler import Sampler
@@ -42,7 +42,7 @@ class SamplerSearch(Searcher):  # type: ignore[misc]
         super().__init__(metric=problem.objective.metric, mode=mode_of(problem))
         self.sampler, self.problem, self.seed = sampler, problem, seed
         self._table: Table | None = None
-        self._mirror: Mirror | None = None
+        self._bridge: TuneBridge | None = None
         self._params: dict[str, Mapping[str, Value]] = {}  # by Tune's ids
         self._space = Space(space) if isinstance(space, Mapping) and not isinstance(space, Space) else space
         if self._space is not None:
@@ -50,7 +50,7 @@ class SamplerSearch(Searcher):  # type: ignore[misc]
 
     def _prepare(self, config: Mapping[str, Any]) -> None:
         self._table = Table.of(config, self._space)
-        self._mirror = Mirror(self._table.space, self.problem, sampler=self.sampler, seed=self.seed)
+        self._bridge = TuneBridge(self.problem, self._table.space, sampler=self.sampler, seed=self.seed)
 
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: Mapping[str, Any], **spec: Any
@@ -59,7 +59,7 @@ class SamplerSearch(Searcher):  # type: ignore[misc]
         del spec
         agree(self.problem, metric, mode)
         before = self._table
-        if self._mirror is None or not len(self._mirror.study.history):
+        if self._bridge is None or not len(self._bridge.study.history):
             self._prepare(config)
         elif before is not None and Table.of(config, self._space).space != before.space:
             raise UsageError("SamplerSearch has searched another param_space before; make another one")
@@ -67,37 +67,37 @@ class SamplerSearch(Searcher):  # type: ignore[misc]
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str:
         """The next configuration, or that there is none left."""
-        if self._mirror is None or self._table is None:
+        if self._bridge is None or self._table is None:
             raise UsageError("SamplerSearch has no search space: give space=, or the Tuner a param_space")
         try:
-            params = self._params[trial_id] = self._mirror.ask(trial_id)
+            params = self._params[trial_id] = self._bridge.ask(trial_id).params
         except SpaceExhausted:
             return str(Searcher.FINISHED)
         return self._table.to_theirs(params)
 
     def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
         """Learn from a result on the way."""
-        if self._mirror is not None and self._is_running(trial_id):
-            self._mirror.hear(trial_id, result)
+        if self._bridge is not None and self._is_running(trial_id):
+            self._bridge.hear(trial_id, result)
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
         """Learn how a trial ended."""
-        if self._mirror is not None and self._is_running(trial_id):
-            self._mirror.end(trial_id, result, error=error)
+        if self._bridge is not None and self._is_running(trial_id):
+            self._bridge.end_with(trial_id, result, error=error)
             if not error:  # one that failed may be tried again
                 del self._params[trial_id]
 
     def _is_running(self, trial_id: str) -> bool:
-        """Whether a trial runs; one of ours that Tune tries again, or goes on with, begins again."""
-        assert self._mirror is not None
-        if trial_id not in self._mirror.running and trial_id in self._params:
-            self._mirror.begin(trial_id, self._params[trial_id])
-        return trial_id in self._mirror.running
+        """Whether a trial runs; one of ours that Tune tries again, or resumes, begins again."""
+        assert self._bridge is not None
+        if trial_id not in self._bridge.running and trial_id in self._params:
+            self._bridge.begin(trial_id, self._params[trial_id])
+        return trial_id in self._bridge.running
 
     def save(self, checkpoint_path: str) -> None:
         """Keep all that was learned in a file."""
-        Path(checkpoint_path).write_bytes(cloudpickle.dumps((self._table, self._mirror, self._params)))
+        Path(checkpoint_path).write_bytes(cloudpickle.dumps((self._table, self._bridge, self._params)))
 
     def restore(self, checkpoint_path: str) -> None:
-        """Go on from such a file."""
-        self._table, self._mirror, self._params = cloudpickle.loads(Path(checkpoint_path).read_bytes())
+        """Resume from such a file."""
+        self._table, self._bridge, self._params = cloudpickle.loads(Path(checkpoint_path).read_bytes())

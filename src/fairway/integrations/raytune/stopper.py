@@ -10,7 +10,7 @@ from ray.tune import Callback, Stopper
 from ray.tune.utils import flatten_dict
 
 from fairway.errors import UsageError
-from fairway.integrations.raytune.mirror import Mirror
+from fairway.integrations.raytune.results import TuneBridge
 from fairway.integrations.raytune.spaces import Table
 from fairway.problem import Problem
 from fairway.space import Parameter, Space
@@ -40,22 +40,22 @@ class TerminatorStopper(Stopper, Callback):  # type: ignore[misc]
         ours = not isinstance(space, Space) and all(isinstance(part, Parameter) for part in space.values())
         given = Space(space) if ours else space
         self._table = Table.of({}, given) if isinstance(given, Space) else Table.of(given)
-        self._mirror = Mirror(self._table.space, problem, terminator=terminator, seed=0)
+        self._bridge = TuneBridge(problem, self._table.space, terminator=terminator)
         self.reason = ""
 
     def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:
         """Take a result in; a single trial is never stopped."""
-        mirror = self._mirror
-        if trial_id in mirror.ended:
+        bridge = self._bridge
+        if trial_id in bridge.ended:
             return False
-        if trial_id not in mirror.running:
+        if trial_id not in bridge.running:
             try:
-                mirror.begin(trial_id, self._table.to_ours(result.get("config", {})))
+                bridge.begin(trial_id, self._table.to_ours(result.get("config", {})))
             except UsageError as error:  # a trial that is not of the space is no reason to end the others
                 logger.warning("TerminatorStopper leaves trial %s out: %s", trial_id, error)
-                mirror.ended.add(trial_id)
+                bridge.ended.add(trial_id)
                 return False
-        mirror.hear(trial_id, flatten_dict(result))
+        bridge.hear(trial_id, flatten_dict(result))
         if result.get("done"):
             self._end(trial_id)
         return False
@@ -75,8 +75,8 @@ class TerminatorStopper(Stopper, Callback):  # type: ignore[misc]
         self._end(trial.trial_id, error=True)
 
     def _end(self, trial_id: str, *, error: bool = False) -> None:
-        self._mirror.end(trial_id, error=error)
-        said = self._mirror.study._owner.ledger.verdicts
+        self._bridge.end_with(trial_id, error=error)
+        said = self._bridge.study.owner.ledger.verdicts
         if said and said[-1].stop and not self.reason:
             self.reason = said[-1].reason
             logger.info("ended: %s", self.reason)

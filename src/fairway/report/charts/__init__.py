@@ -1,1 +1,1 @@
-"""One picture a file: pure functions from a `View` to a `Chart`. `fairway.report.plots` is how users reach them."""
+"""One theme a file: functions from a study to a `Chart`. `fairway.report.plots` is how users reach them."""

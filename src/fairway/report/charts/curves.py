@@ -1,130 +1,132 @@
-"""Learning curves by stratum, as in Figure 1 of ACE: which trials went on, which were stopped, and why."""
+"""Learning curves by stratum, as in Figure 1 of ACE: which trials ran to their end, which were stopped, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairway.errors import UsageError
-from fairway.report.chart import Axis, Chart, Panel
-from fairway.report.charts.rows import NAMES, Rows, empty, figures, span, thinned, word
-from fairway.report.marks import Line, Mark, Points
+from fairway.report.chart import Axis, Chart, Limit, Line, Panel, Points
+from fairway.report.charts.rows import LAYERS, Rows, empty, span, thinned
+from fairway.report.marks import Mark
 from fairway.report.view import STRATA, Curve, View
+from fairway.study import Study
+from fairway.text import bound, counted, duration, named, number
 
-_TRIALS = 80  # curves in one picture
-_BEST = 20  # of them the best, the others evenly
-_POINTS = 80  # of one curve
+_TRIALS, _BEST = 80, 20  # curves in one picture; of them the best, the others evenly
+_POINTS, _MORE = 120, 600  # of a curve among others, and of one alone
 _LONG, _EARLY = 50, 8  # from so many steps on, a log axis, if half of the curves end before an eighth of them
 
 
-def curves(view: View, trials: Collection[int] | None = None) -> Chart:
-    """The objective against the step, for some trials."""
-    rows = Rows.of(view)
-    title = "Learning curves"
-    if trials is not None and not all(isinstance(number, Integral) for number in trials):
+def curves(study: Study | View, trials: Collection[int] | None = None) -> Chart:
+    """Learning curves, coloured by their constraints, with the reason of every stop.
+
+    By default the best trials and an even share of the others, at most 80; `trials` are numbers that you choose.
+
+    >>> import fairway as fw
+    >>> from fairway.report import plots
+    >>> study = fw.Study({"rate": fw.Float(0.1, 0.9)}, fw.Minimize("loss"), seed=0)
+    >>> def train(trial):
+    ...     for step in trial.steps(8):
+    ...         trial.report(loss=(1 - trial.params["rate"]) ** step)
+    >>> study.optimize(train, trials=10)
+    >>> plots.curves(study, trials=[0, 1]).caption
+    'Each line is a trial. A square is where one was stopped. 2 of 10 trials.'
+    """
+    rows = Rows.of(study)
+    view, title = rows.view, "Learning curves"
+    if trials is not None and not all(isinstance(k, Integral) for k in trials):
         raise UsageError(f"trials={trials!r}: numbers of trials are expected, such as [0, 7]")
-    chosen = _chosen(rows) if trials is None else sorted({int(number) for number in trials})
-    found = {number: _thinned(curve) for number, curve in view.curves(chosen).items()}
+    chosen = _chosen(rows) if trials is None else sorted({int(k) for k in trials})
+    found = {k: curve.thinned(_POINTS) for k, curve in view.curves(chosen).items()}
     if not any(len(curve.step) > 1 for curve in found.values()):
-        return empty("curves", title, "No trial has reported more than one step.", "no curves: nothing reported steps")
-    marks = _by_stratum(view, found)
-    marks += _stops(view, found)
-    best = rows.best
-    if best in found:
-        checkpoint = view.courses[best].checkpoint
+        return empty("curves", title, "no trial has reported more than one step")
+    marks = [mark for place in LAYERS for mark in _layer(rows, found, place)]
+    stopped = [k for k in found if view.courses[k].status == "stopped"]
+    if stopped:
+        x, y = ([float(getattr(found[k], column)[-1]) for k in stopped] for column in ("step", "objective"))
+        hover = [f"trial {k} stopped at step {found[k].step[-1]}\n{view.courses[k].reason}" for k in stopped]
+        marks.append(Points(x, y, "stopped", "other", size=7, hover=hover))
+    kept: list[float] = []
+    if rows.best in found:
+        checkpoint = view.courses[rows.best].checkpoint
         assert checkpoint is not None
-        hover = rows.long_texts([best])
-        marks.append(Points([checkpoint.step], [checkpoint.objective], "best", "best", size=14, hover=hover))
+        kept = [checkpoint.objective]
+        marks.append(rows.star(np.array([checkpoint.step]), np.array(kept)))
     last = np.array([curve.step[-1] for curve in found.values()])
     log = last.max() >= _LONG and np.median(last) <= last.max() / _EARLY and min(c.step[0] for c in found.values()) > 0
     ends = np.array([curve.objective[[0, -1]] for curve in found.values()]).ravel()
-    kept = [] if best not in found else [float(rows.objective[best])]
-    axis = Axis(rows.metric, span=span(ends, kept))
-    return Chart(
-        "curves",
-        title,
-        _caption(view, found, sampled=trials is None),
-        [Panel(Axis("step", log=bool(log)), axis, marks)],
-        height=440,
-    )
+    panel = Panel(Axis("step", log=bool(log)), Axis(rows.metric, span=span(ends, kept)), marks)
+    caption = f"Each line is a trial{', coloured by its constraints' if view.problem.constraints else ''}."
+    caption += " A square is where one was stopped." if stopped else ""
+    if len(found) < len(view.courses):
+        share = ": the best, and an even share of the others" if trials is None else ""
+        caption += f" {len(found)} of {len(view.courses):,} trials{share}."
+    return Chart("curves", title, caption, [panel], height=440)
 
 
 def _chosen(rows: Rows) -> list[int]:
     """The best trials, those that run, and an even share of the others."""
-    finished = rows.finished
-    order = finished[rows.view.ledger.history().order]
-    running = list(rows.view.ledger.running)[: _TRIALS // 4]
-    chosen = {*order[:_BEST].tolist(), *running}
-    rest = np.array([number for number in range(len(rows.objective)) if number not in chosen], np.int64)
-    chosen.update(rest[thinned(len(rest), _TRIALS - len(chosen))].tolist())
-    return sorted(chosen)
+    order = rows.finished[rows.view.ledger.history().order]
+    chosen = {*order[:_BEST].tolist(), *list(rows.view.ledger.running)[: _TRIALS // 4]}
+    rest = np.array([k for k in range(len(rows.objective)) if k not in chosen], np.int64)
+    return sorted(chosen | set(rest[thinned(len(rest), _TRIALS - len(chosen))].tolist()))
 
 
-def _thinned(curve: Curve) -> Curve:
-    """Some of its rows, closer to each other where it begins: there curves are steep, and the axis may be a log one."""
-    n = len(curve.step)
-    if n <= _POINTS:
-        return curve
-    rows = np.union1d(np.geomspace(1, n, _POINTS // 2).astype(np.intp) - 1, thinned(n, _POINTS // 2))
-    turns = np.flatnonzero(np.diff(curve.stratum)) + 1
-    rows = np.union1d(rows, turns[thinned(len(turns), _POINTS // 2)])
-    step, objective, values, stratum, seconds = curve
-    return Curve(step[rows], objective[rows], values[rows], stratum[rows], seconds[rows])
-
-
-def _by_stratum(view: View, found: dict[int, Curve]) -> list[Mark]:
-    """A line for each stratum, of pieces; each report's piece leads to it from the one before."""
-    limits, metric = bool(view.problem.constraints), word(view.problem.objective.metric)
-    marks: list[Mark] = []
-    for place, role in NAMES:
-        pieces: list[NDArray[np.float64]] = []
-        hover: list[str] = []
-        dots: list[NDArray[np.float64]] = []
-        dots_hover: list[str] = []
-        for number, curve in found.items():
-            texts = [
-                f"trial {number}, step {step}\n{metric} {figures(y)}"
-                for step, y in zip(curve.step.tolist(), curve.objective.tolist(), strict=True)
-            ]
-            points = np.column_stack([curve.step, curve.objective])
-            for first, end in _runs(curve.stratum == place):
-                start = max(first - 1, 0)
-                pieces += [points[start:end], np.full((1, 2), np.nan)]
-                hover += [*texts[start:end], ""]
-            if place or len(points) == 1:
-                dots.append(points[curve.stratum == place])
-                dots_hover += [text for text, s in zip(texts, curve.stratum, strict=True) if s == place]
-        if pieces:
-            name = STRATA[place] if limits else "running"
-            x, y = np.concatenate(pieces).T
-            marks.append(Line(x, y, name, role, dash="solid", width=1.1, opacity=0.6 if place else 0.45, hover=hover))
-            if limits and dots_hover:
-                x, y = np.concatenate(dots).T
-                marks.append(Points(x, y, name, role, size=4.5, opacity=0.9, hover=dots_hover))
+def _layer(rows: Rows, found: Mapping[int, Curve], place: int) -> list[Mark]:
+    """The reports of one stratum: a line of pieces, each leading to a report from the one before, and points."""
+    pieces: list[NDArray[np.float64]] = []
+    dots: list[NDArray[np.float64]] = []
+    hover: list[str] = []
+    dots_hover: list[str] = []
+    for k, curve in found.items():
+        points, here = np.column_stack([curve.step, curve.objective]), curve.stratum == place
+        texts = [f"trial {k}, step {step:.0f}\n{rows.metric} {number(y)}" for step, y in points.tolist()]
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], here, [False]]).astype(np.int8)))
+        for first, end in edges.reshape(-1, 2).tolist():
+            start = max(first - 1, 0)
+            pieces += [points[start:end], np.full((1, 2), np.nan)]
+            hover += [*texts[start:end], ""]
+        if place or len(points) == 1:
+            dots.append(points[here])
+            dots_hover += [text for text, inside in zip(texts, here, strict=True) if inside]
+    if not pieces:
+        return []
+    limits, role = bool(rows.view.problem.constraints), STRATA[place]
+    name = role if limits else "running"
+    x, y = np.concatenate(pieces).T
+    marks: list[Mark] = [Line(x, y, name, role, "solid", width=1.1, opacity=0.6 if place else 0.45, hover=hover)]
+    if limits and dots_hover:
+        x, y = np.concatenate(dots).T
+        marks.append(Points(x, y, name, role, size=4.5, opacity=0.9, hover=dots_hover))
     return marks
 
 
-def _runs(inside: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Where True begins and ends."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], inside, [False]]).astype(np.int8)))
-    return [(int(first), int(end)) for first, end in edges.reshape(-1, 2)]
-
-
-def _stops(view: View, found: dict[int, Curve]) -> list[Mark]:
-    stopped = [number for number in found if view.courses[number].status == "stopped"]
-    if not stopped:
+def one_curve(view: View, k: int) -> list[Chart]:
+    """What one trial reported, by stratum: a panel for each metric; no chart if it reported nothing."""
+    curve = view.curves([k]).get(k)
+    if curve is None:
         return []
-    x, y = ([float(getattr(found[k], column)[-1]) for k in stopped] for column in ("step", "objective"))
-    hover = [f"trial {k} stopped at step {found[k].step[-1]}\n{view.courses[k].reason}" for k in stopped]
-    return [Points(x, y, "stopped", "other", size=7, hover=hover)]
-
-
-def _caption(view: View, found: dict[int, Curve], *, sampled: bool) -> str:
-    n, shown = len(view.courses), len(found)
-    text = f"Each line is a trial{', coloured by what its limits came to' if view.problem.constraints else ''}."
-    text += " A square is where one was stopped." if any(view.courses[k].status == "stopped" for k in found) else ""
-    of_all = f" {shown} of {n:,} trials" + (": the best, and an even share of the others." if sampled else ".")
-    return text + (of_all if shown < n else "")
+    problem, checkpoint, thin = view.problem, view.courses[k].checkpoint, curve.thinned(_MORE)
+    stands = (None,) * len(problem.metrics) if checkpoint is None else (checkpoint.objective, *checkpoint.values)
+    panels = []
+    for i, (metric, values, at) in enumerate(
+        zip(problem.metrics, (thin.objective, *thin.values.T), stands, strict=True)
+    ):
+        marks: list[Mark] = [Line(thin.step, values, role="not evaluated", dash="solid", width=1.0, opacity=0.5)]
+        for place, role in enumerate(STRATA):
+            here = thin.stratum == place
+            if here.any():
+                name = role if problem.constraints else "reported"
+                marks.append(Points(thin.step[here], values[here], name, role, size=4.5))
+        if i:
+            marks.append(Limit(problem.constraints[i - 1].threshold, bound(problem.constraints[i - 1])))
+        if checkpoint is not None and at is not None:
+            marks.append(Points([checkpoint.step], [at], "stands for the trial", "best", size=13.0))
+        panels.append(Panel(Axis("step", whole=True), Axis(named(metric)), marks))
+    some = f"{len(thin.step):,} of its " if len(thin.step) < len(curve.step) else ""
+    caption = f"{some}{counted(len(curve.step), 'report')}, over {duration(float(curve.seconds[-1]))}."
+    return [Chart("curve", "Its curve", caption, panels)]

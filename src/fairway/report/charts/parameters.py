@@ -1,54 +1,71 @@
-"""Parameters: each against the objective, and all of them side by side."""
+"""Parameters: each against the objective, all of them side by side, and how much each of them matters.
+
+A random forest learns each metric, then each parameter is shuffled in turn. What a shuffle costs is measured on trials
+that the forest did not learn from, so a parameter that says nothing comes out near zero, however many values it has.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.report.chart import Axis, Chart, Panel
-from fairway.report.charts.rows import MOST, NAMES, Rows, empty, figures, held, outside, span, thinned, word
-from fairway.report.marks import Line, Mark, Words
+from fairway.errors import MissingDependency
+from fairway.report.chart import Axis, Bars, Chart, Line, Panel, Words
+from fairway.report.charts.rows import LAYERS, MOST, Rows, empty, held, outside, span, thinned
+from fairway.report.marks import Mark
 from fairway.report.view import STRATA, View
 from fairway.seeds import stream
 from fairway.space import Choice, Float, Int, Parameter
+from fairway.study import Study
+from fairway.text import named, number
 
 _POINTS = 9000  # in all panels together
 _PANELS, _AXES = 24, 14  # parameters that are shown
 _LINES, _BEST = 300, 60  # trials side by side, and how many of them are the best
 _CROWD = 6  # axes whose names stand beside each other
 _OPTIONS = 12  # of a choice that have a name on the axis
+_ABSENT = object()
+_FEWEST, _LEARNED = 20, 2000  # trials that a forest learns from
+_TREES, _SHUFFLES = 40, 2
+_WEAK = 0.3  # an R² below which nothing should be read from it
+_BARS, _METRICS = 15, 6
+_OUTSIDE = -0.5  # of the unit cube, where a parameter has no value
 
 
-def slices(view: View) -> Chart:
-    """The objective against every parameter, a panel each."""
-    rows = Rows.of(view)
-    title = "Objective against each parameter"
-    numbers = np.flatnonzero(rows.stratum >= 0)
+def slices(study: Study | View) -> Chart:
+    """The objective against every parameter, a panel each.
+
+    >>> import fairway as fw
+    >>> from fairway.report import plots
+    >>> space = {"x": fw.Float(0.001, 1.0, log=True), "booster": fw.Choice(["gbdt", "dart"])}
+    >>> study = fw.Study(space, fw.Minimize("loss"), seed=0)
+    >>> study.optimize(lambda trial: trial.params["x"], trials=20)
+    >>> [(panel.x.log, panel.x.categories) for panel in plots.slices(study).panels]
+    [(True, None), (False, ['gbdt', 'dart'])]
+    """
+    rows = Rows.of(study)
+    title, space, numbers = "Objective against each parameter", rows.view.space, rows.measured
     if not len(numbers):
-        return empty("slices", title, "No trial has measured the objective yet.", "nothing measured yet")
-    names = list(view.space)[:_PANELS]
+        return empty("slices", title, "no trial has measured the objective yet")
+    names = list(space)[:_PANELS]
     most = min(max(_POINTS // len(names), 200), MOST)
-    height = rows.height()
-    panels = []
+    axis, panels = rows.axis, []
     for k, name in enumerate(names):
-        parameter = view.space[name]
-        y = Axis("" if k % min(len(names), 3) else height.title, span=height.span)
-        panels.append(
-            Panel(
-                _axis(word(name), parameter), y, rows.scatter(_values(view, name, numbers), numbers, most, short=True)
-            )
-        )
-    left = len(view.space) - len(names)
-    caption = "Each point is a trial; a parameter that a trial does not have shows no point of it."
-    caption += f" The first {len(names)} of {len(view.space)} parameters." if left else ""
-    return Chart("slices", title, caption + outside((rows.objective, height)), panels)
+        y = Axis("" if k % min(len(names), 3) else axis.title, span=axis.span)
+        marks = rows.scatter(_values(rows.view, name, numbers), numbers, most, short=True)
+        panels.append(Panel(_axis(named(name), space[name]), y, marks))
+    caption = "Each point is a trial; a trial without the parameter has none."
+    caption += f" The first {len(names)} of {len(space)} parameters." if len(names) < len(space) else ""
+    return Chart("slices", title, caption + outside((rows.objective, axis)), panels)
 
 
 def _axis(name: str, parameter: Parameter) -> Axis:
     if isinstance(parameter, Choice):
         if len(parameter.options) > _OPTIONS:
             return Axis(f"{name} (place in its list)", span=(-0.6, len(parameter.options) - 0.4))
-        return Axis(name, categories=[word(option) for option in parameter.options])
+        return Axis(name, categories=[named(option) for option in parameter.options])
     assert isinstance(parameter, Float | Int)
     if not parameter.log:
         return Axis(name, whole=isinstance(parameter, Int))
@@ -67,88 +84,157 @@ def _values(view: View, name: str, numbers: NDArray[np.int64]) -> NDArray[np.flo
     return places + stream(0, 0, "jitter").uniform(-0.25, 0.25, len(places))
 
 
-_ABSENT = object()
+def parallel(study: Study | View) -> Chart:
+    """Every trial as a line across all parameters and on to its metrics; a gap where it has no such parameter.
 
-
-def parallel(view: View) -> Chart:
-    """Every trial as a line across all parameters, the objective and the limits."""
-    rows = Rows.of(view)
-    title = "Parameters side by side"
-    numbers = np.flatnonzero(rows.stratum >= 0)
+    >>> import fairway as fw
+    >>> from fairway.report import plots
+    >>> study = fw.Study({"x": fw.Float(0.0, 1.0), "y": fw.Int(1, 9)}, fw.Minimize("loss"), seed=0)
+    >>> study.optimize(lambda trial: trial.params["x"] * trial.params["y"], trials=20)
+    >>> [text.split()[-1] for _, text in plots.parallel(study).panels[0].x.ticks]
+    ['x', 'y', 'loss']
+    """
+    rows = Rows.of(study)
+    title, space, numbers = "Parameters side by side", rows.view.space, rows.measured
     if not len(numbers):
-        return empty("parallel", title, "No trial has measured the objective yet.", "nothing measured yet")
-    sign = view.problem.objective.sign
+        return empty("parallel", title, "no trial has measured the objective yet")
+    sign = rows.view.problem.objective.sign
     order = np.lexsort((sign * rows.objective[numbers], rows.stratum[numbers] != 1))
     chosen = numbers[np.union1d(order[:_BEST], thinned(len(numbers), _LINES - _BEST))]
     columns, axes = _columns(rows, chosen)
     places = np.arange(columns.shape[1], dtype=np.float64)
     marks: list[Mark] = []
-    for place, role in NAMES:
+    for place in LAYERS:
         here = rows.stratum[chosen] == place
         if here.any():
-            name = STRATA[place] if view.problem.constraints else "trial"
-            x, y = _broken(places, columns[here])
             hover = [text for text in rows.texts(chosen[here].tolist()) for _ in range(len(places) + 1)]
-            marks.append(
-                Line(x, y, name, role, dash="solid", width=1, opacity=0.35 if place == 1 else 0.25, hover=hover)
-            )
+            look = {"width": 1, "opacity": 0.35 if place == 1 else 0.25, "hover": hover}
+            lines = _broken(places, columns[here])
+            marks.append(Line(*lines, rows.legend(place), STRATA[place], "solid", **look))  # type: ignore[arg-type]
     if rows.best is not None:
-        line = columns[chosen == rows.best]
-        x, y = _broken(places, line)
-        hover = rows.long_texts([rows.best]) * len(x)
-        marks.append(Line(x, y, "best", "best", width=3, hover=hover))
-    x, y = _broken(np.repeat(places, 2).reshape(-1, 2), np.tile([0.0, 1.0], (len(places), 1)))
-    marks.append(Line(x, y, role="not evaluated", dash="solid", width=0.8))
+        hover = rows.texts([rows.best], full=True) * (len(places) + 1)
+        marks.append(Line(*_broken(places, columns[chosen == rows.best]), "best", "best", width=3, hover=hover))
+    posts = _broken(np.repeat(places, 2).reshape(-1, 2), np.tile([0.0, 1.0], (len(places), 1)))
+    marks.append(Line(*posts, role="not evaluated", dash="solid", width=0.8))
     marks.append(Words(places, np.ones(len(places)), [high for _, _, high in axes]))
     drops = ("\n", "\n\n" if len(axes) > _CROWD else "\n")  # every other name a line lower
-    ticks = [low + drops[k % 2] + name for k, (name, low, _) in enumerate(axes)]
-    panel = Panel(
-        Axis(ticks=list(zip(places.tolist(), ticks, strict=True)), span=(-0.3, len(places) - 0.7)),
-        Axis(ticks=[], span=(-0.04, 1.1)),
-        marks,
-    )
+    ticks = [(float(k), low + drops[k % 2] + name) for k, (name, low, _) in enumerate(axes)]
+    panel = Panel(Axis(ticks=ticks, span=(-0.3, len(places) - 0.7)), Axis(ticks=[], span=(-0.04, 1.1)), marks)
     caption = "Each line is a trial, from parameter to parameter and on to its metrics; the thick one is the best."
     caption += f" {len(chosen)} of {len(numbers):,} trials." if len(chosen) < len(numbers) else ""
-    caption += f" The first {_AXES} of {len(view.space)} parameters." if len(view.space) > _AXES else ""
+    caption += f" The first {_AXES} of {len(space)} parameters." if len(space) > _AXES else ""
     return Chart("parallel", title, caption, [panel], height=440)
 
 
 def _broken(x: NDArray[np.float64], lines: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Lines (k, a) at places (a,) or (k, a) as one, with a gap after each."""
     gap = np.full((len(lines), 1), np.nan)
-    x = np.broadcast_to(x, lines.shape)
-    return np.hstack([x, gap]).ravel(), np.hstack([lines, gap]).ravel()
+    return np.hstack([np.broadcast_to(x, lines.shape), gap]).ravel(), np.hstack([lines, gap]).ravel()
 
 
 def _columns(rows: Rows, chosen: NDArray[np.int64]) -> tuple[NDArray[np.float64], list[tuple[str, str, str]]]:
     """What each trial has on each axis, from 0 to 1 (k, a); and the axes' names and what is at their ends."""
-    view = rows.view
-    columns: list[NDArray[np.float64]] = []
-    axes: list[tuple[str, str, str]] = []
-    x = np.array([view.courses[k].x for k in chosen.tolist()]).reshape(len(chosen), -1)
-    for i, name in enumerate(list(view.space)[:_AXES]):
-        columns.append(x[:, i])
-        axes.append((word(name), *_ends(view.space[name])))
-    metrics = [
-        (rows.metric, rows.objective),
-        *((word(c.metric), rows.values[:, i]) for i, c in enumerate(view.problem.constraints)),
-    ]
-    for name, values in metrics:
-        known = values[chosen][np.isfinite(values[chosen])]
-        keep = [] if rows.best is None else [float(values[rows.best])]
+    space = rows.view.space
+    x = np.array([rows.view.courses[k].x for k in chosen.tolist()]).reshape(len(chosen), -1)
+    columns = list(x.T[:_AXES])
+    axes = [(named(name), *_ends(space[name])) for name in list(space)[:_AXES]]
+    for name, column in rows.metrics:
+        values = column[chosen]
+        known = values[np.isfinite(values)]
         ends = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-        drawn = span(known, keep) or ends
+        drawn = span(known, [] if rows.best is None else [float(column[rows.best])]) or ends
         low, high = max(ends[0], drawn[0]), min(ends[1], drawn[1])
-        half = values[chosen] / 2 - low / 2  # the whole may be more than a float holds
+        half = values / 2 - low / 2  # the whole may be more than a float holds
         scaled = np.clip(half / ((high / 2 - low / 2) or 1.0), 0.0, 1.0)
-        columns.append(np.where(np.isfinite(values[chosen]), scaled, np.nan))
-        axes.append((name, figures(low), figures(high)))
+        columns.append(np.where(np.isfinite(values), scaled, np.nan))
+        axes.append((name, number(low), number(high)))
     return np.column_stack(columns), axes
 
 
 def _ends(parameter: Parameter) -> tuple[str, str]:
     """What is at the bottom and at the top of a parameter's axis."""
     if isinstance(parameter, Choice):
-        return word(parameter.options[0]), word(parameter.options[-1])
+        return named(parameter.options[0]), named(parameter.options[-1])
     assert isinstance(parameter, Float | Int)
-    return figures(parameter.low), figures(parameter.high)
+    return number(parameter.low), number(parameter.high)
+
+
+class _Learned(NamedTuple):
+    """What a forest learned of one metric: the R² that each parameter (d,) is worth, and the R² itself."""
+
+    metric: str
+    lost: NDArray[np.float64]
+    r2: float
+
+
+def importance(study: Study | View) -> Chart:
+    """How much each parameter matters for the objective and for each constraint, by random forests.
+
+    Needs scikit-learn. Looks at 2,000 trials at most; the caption says how far the forests can be trusted.
+
+    >>> import fairway as fw
+    >>> from fairway.report import plots
+    >>> study = fw.Study({"x": fw.Float(0.0, 1.0), "idle": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
+    >>> study.optimize(lambda trial: trial.params["x"], trials=40)
+    >>> plots.importance(study).panels[0].y.categories  # from the bottom up
+    ['idle', 'x']
+    """
+    try:
+        import sklearn.ensemble  # noqa: F401, PLC0415 - optional
+    except ImportError:
+        raise MissingDependency("importance needs scikit-learn: pip install 'fairway[sklearn]'") from None
+    rows = Rows.of(study)
+    title, courses = "How much each parameter matters", rows.view.courses
+    failed = np.array([course.status == "failed" for course in courses], np.bool_)
+    learned: list[_Learned] = []
+    for metric, values in rows.metrics[:_METRICS]:
+        numbers = np.flatnonzero(np.isfinite(values) & ~failed)
+        numbers = numbers[thinned(len(numbers), _LEARNED)]
+        y = _tamed(values[numbers])
+        if len(numbers) >= _FEWEST and y.min() < y.max():
+            x = np.nan_to_num(np.array([courses[k].x for k in numbers.tolist()]), nan=_OUTSIDE)
+            learned.append(_Learned(metric, *_learn(x, y)))
+    if not learned:
+        return empty("importance", title, f"at least {_FEWEST} trials with different results are needed")
+    order = np.argsort(np.max([one.lost for one in learned], axis=0))[-_BARS:]
+    names = [named(list(rows.view.space)[i]) for i in order]
+    panels = [_panel(one, order, names, first=k == 0) for k, one in enumerate(learned)]
+    known = ", ".join(f"{one.r2:.2f} for {one.metric}" for one in learned)
+    caption = f"By random forests, with an R² of {known} on trials they had not seen."
+    weak = [one.metric for one in learned if one.r2 < _WEAK]
+    caption += f" That of {' and '.join(weak)} is low: do not rely on it." if weak else ""
+    caption += " Stopped trials count with what they had reached."
+    return Chart("importance", title, caption, panels, height=110 + 28 * len(order))
+
+
+def _panel(one: _Learned, order: NDArray[np.intp], names: list[str], *, first: bool) -> Panel:
+    lost = one.lost[order]
+    x = Axis(f"{one.metric}: R² lost", span=(0.0, max(float(lost.max()) * 1.18, 0.05)))
+    role = "plain" if one.r2 >= _WEAK else "not evaluated"
+    labels = [f"{share:.2f}" for share in lost]
+    hover = [f"{name}\n{share:.3f} of R² lost" for name, share in zip(names, lost, strict=True)]
+    bars = Bars(np.arange(len(order)), lost, role=role, labels=labels, hover=hover)  # type: ignore[arg-type]
+    return Panel(x, Axis(categories=names if first else [""] * len(names)), [bars])
+
+
+def _learn(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """How much R² is lost by shuffling each column of x (n, d), and the R² itself, both on trials not learned from."""
+    from sklearn.ensemble import RandomForestRegressor  # noqa: PLC0415 - optional
+    from sklearn.inspection import permutation_importance  # noqa: PLC0415
+
+    halves = np.array_split(np.random.default_rng(0).permutation(len(y)), 2)
+    lost, r2 = np.zeros(x.shape[1]), 0.0
+    for seed, (learn, look) in enumerate((halves, halves[::-1])):
+        forest = RandomForestRegressor(_TREES, min_samples_leaf=2, max_features=0.5, random_state=seed, n_jobs=1)
+        forest.fit(x[learn], y[learn])
+        r2 += forest.score(x[look], y[look]) / 2
+        shuffled = permutation_importance(forest, x[look], y[look], n_repeats=_SHUFFLES, random_state=seed)
+        lost += shuffled["importances_mean"] / 2
+    return np.maximum(lost, 0.0), r2
+
+
+def _tamed(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """From -1 to 1, without the few values far off that would be all the forest looks at."""
+    drawn = span(values)
+    clipped = values if drawn is None else np.clip(values, *drawn)
+    return np.asarray(clipped / (np.abs(clipped).max(initial=0.0) or 1.0))

@@ -1,33 +1,24 @@
-"""A study's trials as columns for drawing, and what all pictures share: thinning, spans, units and short texts."""
+"""A study's trials as columns for drawing, and what pictures share: points, thinning, and the drawn part of an axis."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway import feasibility
-from fairway.feasibility import Checkpoint
-from fairway.report.chart import Axis, Chart, Panel
-from fairway.report.marks import Mark, Points, Role
+from fairway.report.chart import Axis, Chart, Panel, Points
+from fairway.report.marks import Mark
 from fairway.report.view import STRATA, View
-from fairway.text import shown
+from fairway.study import Study
+from fairway.text import counted, measured, named, params
 
 MOST = 3000  # points in one panel
-NAMES: tuple[tuple[int, Role], ...] = ((0, "not evaluated"), (2, "invalid"), (1, "valid"))
+LAYERS = (0, 2, 1)
 """The strata in the order in which they are drawn: what matters most comes last, on top."""
-_WORD = 40
-_UNITS = (
-    (86400.0, 2 * 86400.0, "days"),
-    (3600.0, 3 * 3600.0, "hours"),
-    (60.0, 300.0, "minutes"),
-    (1.0, 1.0, "seconds"),
-)
 _FEW = 8  # points that are too few for one to be an outlier
 
 
@@ -43,34 +34,24 @@ class Rows:
     objective: NDArray[np.float64]
     values: NDArray[np.float64]
     stratum: NDArray[np.int64]
-    peak: NDArray[np.float64]  # its best objective, whatever its limits
-    began: NDArray[np.float64]
-    ended: NDArray[np.float64]
-    seconds: NDArray[np.float64]  # training and checks
 
     @classmethod
-    def of(cls, view: View) -> Rows:
+    def of(cls, study: Study | View) -> Rows:
         """Those of a study."""
-        courses, problem = view.courses, view.problem
-        marks = [course.checkpoint or Checkpoint(0, np.nan, (None,) * len(problem.constraints)) for course in courses]
-        values = np.array([mark.values for mark in marks], np.float64).reshape(len(marks), len(problem.constraints))
-        paid = np.array([[value is not None for value in mark.values] for mark in marks], np.bool_).reshape(
-            values.shape
-        )
-        amount = feasibility.violations(problem, values, paid)
-        amount[np.array([mark.provisional for mark in marks], np.bool_) & (amount == 0.0)] = np.nan
-        objective = np.array([mark.objective for mark in marks], np.float64)
-        stratum = np.where(np.isnan(amount), 0, np.where(amount == 0.0, 1, 2))
-        return cls(
-            view=view,
-            objective=objective,
-            values=values,
-            stratum=np.where(np.isnan(objective), -1, stratum),
-            peak=np.array([np.nan if course.peak is None else course.peak.objective for course in courses], np.float64),
-            began=np.array([course.began for course in courses], np.float64),
-            ended=np.array([course.ended for course in courses], np.float64),
-            seconds=np.array([course.train_ns + course.check_ns for course in courses], np.float64) / 1e9,
-        )
+        view = View.of(study)
+        nothing = (np.nan,) * len(view.problem.metrics)
+        metrics = [
+            nothing if mark is None else (mark.objective, *mark.values)
+            for mark in (course.checkpoint for course in view.courses)
+        ]
+        table = np.array(metrics, np.float64).reshape(len(metrics), len(nothing))
+        strata = [view.stratum(number) for number in range(len(metrics))]
+        stratum = np.array([-1 if place is None else place for place in strata], np.int64)
+        return cls(view, table[:, 0], table[:, 1:], stratum)
+
+    def column(self, name: str) -> NDArray[np.float64]:
+        """Something else that is known of every trial (n,)."""
+        return np.array([getattr(course, name) for course in self.view.courses], np.float64)
 
     @cached_property
     def finished(self) -> NDArray[np.int64]:
@@ -78,35 +59,46 @@ class Rows:
         return self.view.ledger.history().number
 
     @cached_property
+    def measured(self) -> NDArray[np.int64]:
+        """The numbers of the trials that measured the objective."""
+        return np.flatnonzero(self.stratum >= 0)
+
+    @cached_property
     def best(self) -> int | None:
         """The number of the trial with the best feasible checkpoint."""
-        valid = np.flatnonzero(self.stratum == 1)
-        loss = self.view.problem.objective.sign * self.objective[valid]
-        return int(valid[np.argmin(loss)]) if len(valid) else None
+        return self.view.best_number
 
     @property
     def metric(self) -> str:
         """The objective's name."""
-        return word(self.view.problem.objective.metric)
+        return named(self.view.problem.objective.metric)
 
-    def texts(self, numbers: Iterable[int]) -> list[str]:
-        """What pops up for some trials."""
-        names = [word(name) for name in self.view.problem.metrics]
-        return [self._text(number, names) for number in numbers]
+    @property
+    def metrics(self) -> list[tuple[str, NDArray[np.float64]]]:
+        """The name and the values (n,) of the objective and of each constraint."""
+        columns = (self.objective, *self.values.T)
+        return [(named(name), column) for name, column in zip(self.view.problem.metrics, columns, strict=True)]
 
-    def _text(self, number: int, names: list[str]) -> str:
-        checkpoint = self.view.courses[number].checkpoint
-        if checkpoint is None:
-            return f"trial {number}"
-        known = zip(names, (checkpoint.objective, *checkpoint.values), strict=True)
-        measured = ", ".join(f"{name} {figures(value)}" for name, value in known if value is not None)
-        return f"trial {number}, step {checkpoint.step}\n{measured}"
+    @property
+    def axis(self) -> Axis:
+        """The axis of the objective, without the few trials that would press all others together."""
+        kept = [] if self.best is None else [float(self.objective[self.best])]
+        return Axis(self.metric, span=span(self.objective, kept))
 
-    def long_texts(self, numbers: Iterable[int]) -> list[str]:
-        """The same with the parameters."""
-        numbers = list(numbers)
-        courses = self.view.courses
-        return [f"{text}\n{params(courses[k].params)}" for k, text in zip(numbers, self.texts(numbers), strict=True)]
+    def legend(self, place: int) -> str:
+        """What the trials of a stratum are called."""
+        return STRATA[place] if self.view.problem.constraints else "trial"
+
+    def texts(self, numbers: Iterable[int], *, full: bool = False) -> list[str]:
+        """What pops up for some trials, in full with their parameters."""
+        names, texts = self.view.problem.metrics, []
+        for k in numbers:
+            course = self.view.courses[k]
+            mark, text = course.checkpoint, f"trial {k}"
+            if mark is not None:
+                text += f", step {mark.step}\n{measured(names, (mark.objective, *mark.values))}"
+            texts.append(f"{text}\n{params(course.params)}" if full else text)
+        return texts
 
     def scatter(
         self, x: NDArray[np.float64], numbers: NDArray[np.int64], most: int = MOST, *, short: bool = False
@@ -117,26 +109,27 @@ class Rows:
         kept = thinned(len(numbers), most, np.flatnonzero(numbers == self.best))
         x, numbers = x[kept], numbers[kept]
         marks: list[Mark] = []
-        for place, role in NAMES:
+        for place in LAYERS:
             here = self.stratum[numbers] == place
             if here.any():
-                chosen = numbers[here]
-                hover = [f"trial {k}" for k in chosen.tolist()] if short else self.texts(chosen.tolist())
-                name = STRATA[place] if self.view.problem.constraints else "trial"
+                k = numbers[here]
+                hover = [f"trial {number}" for number in k] if short else self.texts(k.tolist())
                 size, opacity = (5.5, 0.75) if place else (4.5, 0.5)
-                marks.append(
-                    Points(x[here], self.objective[chosen], name, role, size=size, opacity=opacity, hover=hover)
-                )
+                legend, y = self.legend(place), self.objective[k]
+                marks.append(Points(x[here], y, legend, STRATA[place], size=size, opacity=opacity, hover=hover))
         if self.best is not None and self.best in numbers:
-            at = x[numbers == self.best]
-            hover = self.long_texts([self.best])
-            marks.append(Points(at, self.objective[[self.best]], "best", "best", size=14, hover=hover))
+            marks.append(self.star(x[numbers == self.best], self.objective[[self.best]]))
         return marks
 
-    def height(self) -> Axis:
-        """The axis of the objective, without the few trials that would press all others together."""
-        kept = [] if self.best is None else [float(self.objective[self.best])]
-        return Axis(self.metric, span=span(self.objective, kept))
+    def star(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> Points:
+        """The mark of the best trial."""
+        hover = [] if self.best is None else self.texts([self.best], full=True)
+        return Points(x, y, "best", "best", size=14, hover=hover)
+
+
+def empty(name: str, title: str, why: str, more: str = "") -> Chart:
+    """A picture that says why there is nothing to see."""
+    return Chart(name, title, f"{why[0].upper()}{why[1:]}.{more}", [Panel(Axis(), Axis(), note=why)], height=160)
 
 
 def thinned(n: int, most: int, keep: Collection[int] | NDArray[np.intp] = ()) -> NDArray[np.intp]:
@@ -152,7 +145,7 @@ def thinned(n: int, most: int, keep: Collection[int] | NDArray[np.intp] = ()) ->
 
 
 def span(values: NDArray[np.float64], keep: Collection[float] = ()) -> tuple[float, float] | None:
-    """From where to where an axis is drawn, if outliers would spoil it; `keep` is always inside.
+    """The range of an axis that outliers would spoil, or None if there are none; `keep` is always inside.
 
     >>> [round(end, 1) for end in span(np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 1e9]))]
     [0.2, 22.1]
@@ -190,53 +183,4 @@ def outside(*sides: tuple[NDArray[np.float64], Axis]) -> str:
         if axis.span is not None:
             off |= (values < axis.span[0]) | (values > axis.span[1])
     n = int(np.count_nonzero(off))
-    return f" {trials(n)} far off {'is' if n == 1 else 'are'} not in view." if n else ""
-
-
-def trials(n: int) -> str:
-    """So many, in words."""
-    return "1 trial" if n == 1 else f"{n:,} trials"
-
-
-def unit(longest: float) -> tuple[float, str]:
-    """In what unit durations are best read, and how many seconds it has."""
-    for seconds, least, name in _UNITS:
-        if longest >= least:
-            return seconds, name
-    return (1e-3, "milliseconds") if longest >= 1e-3 or not longest else (1e-6, "microseconds")  # noqa: PLR2004
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people.
-
-    >>> duration(90.0), duration(5400.0), duration(0.25)
-    ('90 s', '90 min', '250 ms')
-    """
-    size, name = unit(seconds)
-    short = {"days": "days", "hours": "h", "minutes": "min", "seconds": "s", "milliseconds": "ms"}
-    return f"{seconds / size:.3g} {short.get(name, 'µs')}"
-
-
-def figures(value: float) -> str:
-    """A number for people.
-
-    >>> figures(21000), figures(21000.4), figures(0.123456)
-    ('21,000', '2.1e+04', '0.1235')
-    """
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-
-
-def word(text: object) -> str:
-    """A name that came from elsewhere, as part of a sentence."""
-    return shown(text, _WORD)
-
-
-def params(given: Mapping[str, Any], most: int = 8) -> str:
-    """A configuration in a few words."""
-    parts = [f"{word(name)} {figures(v) if isinstance(v, float) else word(v)}" for name, v in given.items()]
-    return ", ".join(parts[:most]) + (f" and {len(parts) - most} more" if len(parts) > most else "")
-
-
-def empty(name: str, title: str, caption: str, note: str) -> Chart:
-    """A picture that says why there is nothing to see."""
-    return Chart(name, title, caption, [Panel(Axis(), Axis(), note=note)], height=160)
+    return f" {counted(n, 'outlier')} {'is' if n == 1 else 'are'} not in view." if n else ""

@@ -14,10 +14,19 @@ _PORT = 8321
 
 
 def app(url: str, *, token: str | None = None, host: str = "127.0.0.1", port: int = _PORT) -> Any:
-    """The live page of the studies at a URL as an ASGI application, for a server of yours.
+    """The live page of the studies at a URL as an ASGI application, for your own server.
 
     It answers only to the names localhost, 127.0.0.1, [::1] and `host`, with that port, and with a `token` only to
     whoever shows it.
+
+    >>> import tempfile
+    >>> import fairway as fw
+    >>> from fairway.report import dashboard
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     url = f"sqlite:///{folder}/credit.db"
+    ...     study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), storage=url, name="credit", seed=0)
+    ...     callable(dashboard.app(url))
+    True
     """
     return _guarded(url, token, host, port)[0]
 
@@ -30,21 +39,17 @@ def serve(
     token: str | None = None,
     ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Show the studies at a URL until Ctrl-C; `ready` is told the address to open.
+    """Show the studies at a URL until Ctrl-C; `ready` is called with the address to open.
 
-    Where others can reach it, that is anywhere but on the loopback, a token is asked for; one is made if none is given.
+    Where others can reach it, which is anywhere but on the loopback, a token is required; one is made if none is given.
     """
     try:
         import uvicorn  # noqa: PLC0415 - optional
     except ImportError:
         raise MissingDependency("the live page needs uvicorn: pip install 'fairway[report]'") from None
-    from fairway.report.dashboard.guard import address, is_loopback  # noqa: PLC0415
-
-    if token is None and not is_loopback(host):
-        token = secrets.token_urlsafe(24)
     with _listening(host, port) as listener:
         port = listener.getsockname()[1]
-        guarded, desk = _guarded(url, token, host, port)
+        guarded, desk, address, token = _guarded(url, token, host, port, public=True)
 
         class Server(uvicorn.Server):
             async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -65,7 +70,7 @@ def serve(
             h11_max_incomplete_event_size=1 << 20,  # names of studies may be long
         )
         if ready is not None:
-            ready(address(host, port) + ("/" if token is None else f"/?token={quote(token, safe='')}"))
+            ready(address + ("/" if token is None else f"/?token={quote(token, safe='')}"))
         try:
             Server(config).run(sockets=[listener])
         except KeyboardInterrupt:
@@ -81,26 +86,31 @@ def _listening(host: str, port: int) -> socket.socket:
     except (socket.gaierror, UnicodeError):
         raise UsageError(f"--host {host!r}: there is no such address on this machine") from None
     except PermissionError:
-        raise UsageError(f"port {port} is not for everybody: take one above 1023, such as --port {_PORT}") from None
+        raise UsageError(f"--port {port}: a port above 1023 is expected, such as --port {_PORT}") from None
     except OSError as error:
         if "in use" in str(error):
-            raise UsageError(f"port {port} is taken: say another, such as --port {port % 65535 + 1}") from None
+            raise UsageError(f"port {port} is taken: choose another, such as --port {port % 65535 + 1}") from None
         raise UsageError(f"--host {host!r}, --port {port}: {error.strerror or error}") from None
 
 
-def _guarded(url: str, token: str | None, host: str, port: int) -> tuple[Any, Any]:
+def _guarded(
+    url: str, token: str | None, host: str, port: int, *, public: bool = False
+) -> tuple[Any, Any, str, str | None]:
+    """The application, its desk, its address and its token; one is made where the `public` could reach it."""
     try:
-        from fairway.report.dashboard.pages import routes  # noqa: PLC0415 - optional
+        from fairway.report.dashboard.desk import Desk  # noqa: PLC0415 - optional
+        from fairway.report.dashboard.guard import Guard, address, is_loopback  # noqa: PLC0415
+        from fairway.report.dashboard.pages import routes  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "starlette":
             raise
         raise MissingDependency("the live page needs starlette: pip install 'fairway[report]'") from None
-    from fairway.report.dashboard.guard import Guard  # noqa: PLC0415
-    from fairway.report.dashboard.watch import Desk  # noqa: PLC0415
-    from fairway.report.page import plotly  # noqa: PLC0415
+    from fairway.report.templates import plotly  # noqa: PLC0415
 
     if token is not None and not (token and token.isprintable()):
         raise UsageError(f"--token {token!r}: a token of some letters is expected")
+    if token is None and public and not is_loopback(host):
+        token = secrets.token_urlsafe(24)
     plotly()  # or say now that it is missing
     desk = Desk(url)
-    return Guard(routes(desk), host=host, port=port, token=token), desk
+    return Guard(routes(desk), host=host, port=port, token=token), desk, address(host, port), token

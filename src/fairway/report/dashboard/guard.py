@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import html
 import ipaddress
 import socket
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
-from fairway.report.page import fill, page, style
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fairway.report.templates import fill, message
 from fairway.text import shown
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _HEADERS = {
     "content-security-policy": (
@@ -46,12 +42,7 @@ def is_loopback(host: str) -> bool:
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
     """
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host == "localhost" or _is_number(host) and ipaddress.ip_address(host).is_loopback
 
 
 def address(host: str, port: int) -> str:
@@ -68,16 +59,14 @@ def address(host: str, port: int) -> str:
 class Guard:
     """Lets through what may pass, with the headers that tell a browser to be strict too."""
 
-    def __init__(self, inner: App, *, host: str, port: int, token: str | None) -> None:
-        self._inner = inner
+    def __init__(self, inner: ASGIApp, *, host: str, port: int, token: str | None) -> None:
+        self._inner, self._token = inner, token
         self._host, self._port = host.lower(), port
-        self._token = token
         self._cookie = f"fairway-{port}"  # cookies do not know ports
-        names = {"localhost", "127.0.0.1", "::1", self._host}
-        if self._host in _WILDCARDS:
-            names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
-        self._names = names
         self._open_to_all = self._host in _WILDCARDS
+        self._names = {"localhost", "127.0.0.1", "::1", self._host}
+        if self._open_to_all:
+            self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -86,86 +75,66 @@ class Guard:
 
         async def strict(message: Message) -> None:
             if message["type"] == "http.response.start":
-                there = {name for name, _ in message["headers"]}
-                more = [(n.encode(), v.encode()) for n, v in _HEADERS.items() if n.encode() not in there]
-                message["headers"] = [*message["headers"], *more]
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = self._refusal(scope, headers)
+        refusal = self._refusal(Request(scope))
         if refusal is not None:
-            await _answer(strict, *refusal)
+            await refusal(scope, receive, strict)
             return
         try:
             await self._inner(scope, receive, strict)
         except Exception as error:  # noqa: BLE001 - a fault of ours is a sentence too
             sys.stderr.write(f"fairway: {shown(scope['path'])}: {type(error).__name__}: {shown(error)}\n")
 
-    def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[Any, ...] | None:
-        """Why a request is not let through, as the parts of an answer."""
-        if scope["method"] not in ("GET", "HEAD"):
+    def _refusal(self, request: Request) -> Response | None:
+        """The answer to a request that is not let through."""
+        host = request.headers.get("host", "")
+        if request.method not in ("GET", "HEAD"):
             text = "This page only shows studies; nothing can be changed here."
-            return 405, "Not possible", text, "", {"allow": "GET, HEAD"}
-        if not self._is_ours(headers.get("host", "")):
-            text = f"This server does not go by the name {shown(headers.get('host', ''), 80)!r}."
-            return 400, "Not here", text, f"Open {address(self._host, self._port)} instead."
-        if self._is_foreign(headers):
-            return 403, "Not from there", "Another site asked for this; only this page's own requests are answered.", ""
-        if self._token is None or scope["path"].startswith("/assets/"):  # there is nothing of a study in those
+            return HTMLResponse(message("Not possible", text), 405, {"allow": "GET, HEAD"})
+        if not self._is_ours(host):
+            text = f"This server does not have the name {shown(host, 80)!r}."
+            return HTMLResponse(message("Not here", text, f"Open {address(self._host, self._port)} instead."), 400)
+        if _is_foreign(request.headers):
+            text = "Another site asked for this; only this page's own requests are answered."
+            return HTMLResponse(message("Not from there", text), 403)
+        if self._token is None or request.url.path.startswith("/assets/"):  # there is nothing of a study in those
             return None
-        return self._unknown(scope, headers, self._token)
+        return self._unknown(request, self._token)
 
     def _is_ours(self, host: str) -> bool:
         name, port = _split(host.lower())
-        if port != self._port:
-            return False
-        return name in self._names or self._open_to_all and _is_number(name)  # a number cannot be pointed elsewhere
+        ours = name in self._names or self._open_to_all and _is_number(name)  # a number cannot be pointed elsewhere
+        return ours and port == self._port
 
-    def _is_foreign(self, headers: dict[str, str]) -> bool:
-        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-        if origin is not None and origin.lower() != f"http://{headers.get('host', '').lower()}":
-            return True
-        if site in (None, "same-origin", "none"):
-            return False
-        return (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) != ("navigate", "document")
-
-    def _unknown(self, scope: Scope, headers: dict[str, str], token: str) -> tuple[Any, ...] | None:
+    def _unknown(self, request: Request, token: str) -> Response | None:
         """An answer for whoever has not shown the token yet."""
         pass_ = hmac.new(token.encode(), b"fairway dashboard", hashlib.sha256).hexdigest()
-        if any(_same(value, pass_) for value in _cookies(headers.get("cookie", ""), self._cookie)):
+        if any(_same(value, pass_) for value in _cookies(request.headers.get("cookie", ""), self._cookie)):
             return None
-        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        given = next((value for name, value in query if name == "token"), "")
+        given = request.query_params.get("token", "")
         if not _same(given, token):
             text = "This page asks for a token." if not given else "That is not the token of this page."
-            return 401, "Who is there?", text, "Open the whole address that `fairway dashboard` printed."
-        rest = urlencode([(name, value) for name, value in query if name != "token"], quote_via=quote)
+            advice = "Open the whole address that `fairway dashboard` printed."
+            return HTMLResponse(message("Who is there?", text, advice), 401)
+        others = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
+        rest = f"?{urlencode(others, quote_via=quote)}" if others else ""
+        path = "/" + quote(request.scope["path"]).lstrip("/")  # two slashes would lead to another server
         cookie = f"{self._cookie}={pass_}; HttpOnly; SameSite=Strict; Path=/"
-        # A page that goes on by itself, and no redirect: browsers send strict cookies only where the site itself leads.
-        return 200, quote(scope["path"]) + (f"?{rest}" if rest else ""), None, "", {"set-cookie": cookie}
+        # A page that moves on by itself, not a redirect: browsers send strict cookies only where the site itself leads.
+        return HTMLResponse(fill("onward.html", path=path + rest), headers={"set-cookie": cookie})
 
 
-async def _answer(
-    send: Send, status: int, heading: str, text: str | None, advice: str, more: dict[str, str] | None = None
-) -> None:
-    body = message(heading, text, advice) if text is not None else _onward(heading)
-    headers = {"content-type": "text/html; charset=utf-8", "content-length": str(len(body)), **(more or {})}
-    start = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": start})
-    await send({"type": "http.response.body", "body": body})
-
-
-def message(heading: str, text: str, advice: str = "") -> bytes:
-    """A page that says one thing, and needs no other file for it."""
-    main = fill("message.html", heading=heading, text=text, advice=advice)
-    sheet = f"<style>{style()}</style>"
-    return page("message", title=f"{heading}: fairway", main=main, style=sheet, scripts="", home="/").encode()
-
-
-def _onward(path: str) -> bytes:
-    safe = html.escape("/" + path.lstrip("/"))  # or it would lead to another server
-    head = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={safe}">'
-    return f'{head}<title>fairway</title><p><a href="{safe}">Go on</a></p>'.encode()
+def _is_foreign(headers: Headers) -> bool:
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    if origin is not None and origin.lower() != f"http://{headers.get('host', '').lower()}":
+        return True
+    if site in (None, "same-origin", "none"):
+        return False
+    return (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) != ("navigate", "document")
 
 
 def _split(host: str) -> tuple[str, int]:
@@ -190,7 +159,7 @@ def _is_number(name: str) -> bool:
 
 
 def _cookies(header: str, name: str) -> list[str]:
-    """The values of a cookie; servers at other ports set theirs beside it, and no rule of theirs may spoil ours.
+    """The values of a cookie; servers at other ports set theirs beside it, and must not spoil ours.
 
     >>> _cookies('other={"a": 1}; fairway-1=x', "fairway-1")
     ['x']

@@ -1,20 +1,18 @@
-"""What the live page answers: pages, their data, their news, and the files beside them."""
+"""What the live page answers: pages, their data, their news, and the files beside them.
+
+Answers are plain functions, which Starlette runs in threads: a slow database makes nobody else wait.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import hashlib
-import html
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
-from numpy.typing import NDArray
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,89 +21,66 @@ from starlette.routing import Route
 
 import fairway as fw
 from fairway.errors import FairwayError, StorageError, UsageError
-from fairway.report import content
-from fairway.report.chart import Axis, Chart, Limit, Line, Panel, Points
-from fairway.report.dashboard.guard import message
-from fairway.report.dashboard.watch import Desk, Watch
-from fairway.report.marks import Mark, Role
-from fairway.report.page import asset, fill, page, plotly, study_main, style
-from fairway.report.summary import duration
-from fairway.report.view import STRATA, Curve, View
+from fairway.report import content, templates
+from fairway.report.charts.curves import one_curve
+from fairway.report.dashboard.desk import Desk
+from fairway.report.dashboard.watch import Watch
+from fairway.report.page import study_main
+from fairway.report.templates import compact, fill, message
 from fairway.text import shown
 
-_POINTS = 600
-"""Of a trial's curve, at most."""
-_ROLES: tuple[Role, ...] = ("not evaluated", "valid", "invalid")  # of the strata
-_YEAR = "private, max-age=31536000, immutable"
-_LONG = {"Cache-Control": _YEAR}
 _ASSETS: dict[str, tuple[str, Callable[[], str]]] = {
-    "style.css": ("text/css", style),
-    "page.js": ("text/javascript", lambda: asset("page.js")),
-    "live.js": ("text/javascript", lambda: asset("live.js")),
-    "plotly.js": ("text/javascript", plotly),
+    "style.css": ("text/css", templates.style),
+    "page.js": ("text/javascript", lambda: templates.asset("page.js")),
+    "live.js": ("text/javascript", lambda: templates.asset("live.js")),
+    "plotly.js": ("text/javascript", templates.plotly),
 }
 
 
 def routes(desk: Desk) -> Starlette:
     """The application, without its guard."""
 
-    async def studies(request: Request) -> Response:
+    def watched(request: Request) -> Watch:
+        name = request.query_params.get("name")
+        if name is None:
+            raise UsageError("the address names no study: start from the list of studies")
+        return desk.watch(name)
+
+    def studies(request: Request) -> Response:
         del request
-        listed = await asyncio.to_thread(desk.list)
-        main = fill("studies.html", database=desk.shown)
-        return _page("studies", "Studies", main, {"studies": listed})
+        return _page("studies", "Studies", fill("studies.html", database=desk.shown), {"studies": desk.studies()})
 
-    async def study(request: Request) -> Response:
-        watch = await _watch(desk, request)
-        shell = await asyncio.to_thread(watch.shell)
+    def study(request: Request) -> Response:
+        watch = watched(request)
+        shell = watch.shell()
         main = study_main(shell["study"], settled=False)
-        name = shell["study"]["name"]
-        return _page("study", name, main, {"key": watch.name, **shell}, footer=content.algorithms(watch.view))
+        data = {"key": watch.name, **shell}
+        return _page("study", shell["study"]["name"], main, data, footer=content.algorithms(watch.view))
 
-    async def trial(request: Request) -> Response:
-        watch = await _watch(desk, request)
-        number = _number(request, watch)
-        found = await asyncio.to_thread(lambda: content.trial(watch.still(), number))
-        name = shown(watch.name, 80)
-        back = f"/study?name={_quoted(watch.name)}"
-        crumb = f'<span class="crumb">/ <a href="{html.escape(back)}"><bdi>{html.escape(name)}</bdi></a></span>'
-        near = [("Previous", number - 1, number == 0), ("Next", number + 1, bool(found["last"]))]
-        links = " ".join(
-            f'<a{" id=next" if label == "Next" else ""} href="{html.escape(_trial(watch.name, other))}"'
-            f"{' hidden' if out else ''}>{label}</a>"
-            for label, other, out in near
-            if other >= 0
-        )
-        raw = {"study": html.escape(back), "neighbours": links}
-        main = fill("trial.html", number=f"{number:,}", name=name, raw=raw)
-        data = {"key": watch.name, "number": number, "trial": found}
-        return _page("trial", f"Trial {number:,} of {name}", main, data, crumb=crumb)
+    def trial(request: Request) -> Response:
+        watch = watched(request)
+        k, name, key = _number(request, watch), shown(watch.name, 80), quote(watch.name, safe="")
+        found = content.trial(watch.still(), k)
+        back = f"/study?name={key}"
+        links = {"previous": f"/trial?name={key}&number={max(k - 1, 0)}", "next": f"/trial?name={key}&number={k + 1}"}
+        raw = {"first": " hidden" if k == 0 else "", "last": " hidden" if found["last"] else ""}
+        main = fill("trial.html", raw=raw, number=f"{k:,}", name=name, study=back, **links)
+        data = {"key": watch.name, "number": k, "trial": found}
+        return _page("trial", f"Trial {k:,} of {name}", main, data, crumb=fill("crumb.html", study=back, name=name))
 
-    async def trials_json(request: Request) -> Response:
-        watch = await _watch(desk, request)
-        return _json(await asyncio.to_thread(lambda: _dumped(watch.trials())))
+    def trial_json(request: Request) -> Response:
+        watch = watched(request)
+        view, k = watch.still(), _number(request, watch)
+        return _json(compact({"trial": content.trial(view, k), "charts": content.charts(one_curve(view, k))}))
 
-    async def charts_json(request: Request) -> Response:
-        watch = await _watch(desk, request)
-        return _json(await asyncio.to_thread(watch.charts, slow="slow" in request.query_params))
-
-    async def trial_json(request: Request) -> Response:
-        watch = await _watch(desk, request)
-        number = _number(request, watch)
-        return _json(await asyncio.to_thread(lambda: _dumped(_whole(watch.still(), number))))
-
-    async def events(request: Request) -> Response:
+    def events(request: Request) -> Response:
         if desk.is_full:
             raise StorageError("too many pages are open at once: close some")
-        if "name" in request.query_params:
-            watch = await _watch(desk, request)
-            last = request.headers.get("last-event-id") or request.query_params.get("last", "")
-            news = desk.news(watch, last)
-        else:
-            news = desk.list_news()
+        watch = watched(request) if "name" in request.query_params else None
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
-        return StreamingResponse(news, media_type="text/event-stream")
+        last = request.headers.get("last-event-id") or request.query_params.get("last", "")
+        return StreamingResponse(desk.news() if watch is None else watch.news(last), media_type="text/event-stream")
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -113,28 +88,21 @@ def routes(desk: Desk) -> Starlette:
         yield
         desk.close()
 
-    answers: dict[str, Callable[[Request], Awaitable[Response]]] = {
+    answers: dict[str, Callable[[Request], Response]] = {
         "/": studies,
         "/study": study,
         "/trial": trial,
-        "/trials.json": trials_json,
-        "/charts.json": charts_json,
+        "/trials.json": lambda request: _json(compact(watched(request).trials())),
+        "/charts.json": lambda request: _json(watched(request).charts(slow="slow" in request.query_params)),
         "/trial.json": trial_json,
         "/events": events,
         "/assets/{name}": _file,
     }
     return Starlette(
         routes=[Route(path, answer, methods=["GET"]) for path, answer in answers.items()],
-        exception_handlers={FairwayError: _sorry, HTTPException: _sorry, Exception: _fault},
+        exception_handlers={FairwayError: _sorry, HTTPException: _sorry, Exception: _sorry},
         lifespan=lifespan,
     )
-
-
-async def _watch(desk: Desk, request: Request) -> Watch:
-    name = request.query_params.get("name")
-    if name is None:
-        raise UsageError("the address names no study: start from the list of studies")
-    return await asyncio.to_thread(desk.watch, name)
 
 
 def _number(request: Request, watch: Watch) -> int:
@@ -145,62 +113,44 @@ def _number(request: Request, watch: Watch) -> int:
 
 
 def _sorry(request: Request, error: Exception) -> Response:
-    """A sentence in place of what was asked for."""
-    status = error.status_code if isinstance(error, HTTPException) else 503 if isinstance(error, StorageError) else 404
-    text = shown(error, 600)
+    """A sentence in place of what was asked for; the guard tells the terminal of a fault of ours."""
+    text, status, heading = shown(error, 600), 404, "Not found"
     if isinstance(error, HTTPException):
-        text = "There is no such page." if status == 404 else str(error.detail)  # noqa: PLR2004
-    if _is_data(request):
-        return _json(_dumped({"error": text}), status)
-    heading = "Not found" if status == 404 else "Not now"  # noqa: PLR2004
+        status, text = error.status_code, "There is no such page." if error.status_code == status else error.detail
+    elif isinstance(error, StorageError):
+        status, heading = 503, "Not now"
+    elif not isinstance(error, FairwayError):
+        what = f"{type(error).__name__}: {text}"
+        status, heading, text = 500, "Something went wrong", f"The live page failed; the study is not affected. {what}"
+    if request.url.path.endswith(".json") or request.url.path == "/events":  # for a script
+        return _json(compact({"error": text}), status)
     return HTMLResponse(message(heading, text, _advice(text)), status)
-
-
-def _fault(request: Request, error: Exception) -> Response:
-    """A fault of ours; the guard tells the terminal."""
-    text, what = (
-        "The live page stumbled over this; what the study told is not touched by it.",
-        f"{type(error).__name__}: {shown(error)}",
-    )
-    if _is_data(request):
-        return _json(_dumped({"error": f"{text} {what}"}), 500)
-    return HTMLResponse(message("Something went wrong", text, what), 500)
-
-
-def _is_data(request: Request) -> bool:
-    """Whether a script asks, and no reader."""
-    return request.url.path.endswith(".json") or request.url.path == "/events"
 
 
 def _advice(text: str) -> str:
     if "no such file" in text:
-        return "Was it moved or deleted? Put it back, or start `fairway dashboard` with the file's new place."
+        return "Was it moved or deleted? Put it back, or start `fairway dashboard` with its new path."
     if "nobody has opened it" in text:
         return "It shows here as soon as a study of that name begins."
     if "has no study" in text or "no trial" in text or "no such page" in text:
         return "Go back to the list of studies: it names all there are."
-    return "Load the page again in a moment; if it stays, look at the database."
+    return "Load the page again in a moment; if the problem stays, look at the database."
 
 
-def _page(kind: str, title: str, main: str, data: Any, **more: str) -> Response:
-    scripts = [
-        f'<script type="application/json" id="data">{content.script(data)}</script>',
-        f'<script src="{_versioned("page.js")}" defer></script>',
-        f'<script src="{_versioned("live.js")}" defer></script>',
-    ]
+def _page(kind: str, title: str, main: str, data: Any, *, footer: str = "", crumb: str = "") -> Response:
+    scripts = [f'<script src="{_versioned(name)}" defer></script>' for name in ("page.js", "live.js")]
     if kind != "studies":
         scripts.append(f'<script src="{_versioned("plotly.js")}" id="plotly" async></script>')
-    footer = ", ".join(part for part in (f"fairway {fw.__version__}", more.pop("footer", "")) if part)
     return HTMLResponse(
-        page(
+        templates.page(
             kind,
+            main,
             title=f"{title} · fairway",
-            main=main,
+            data=data,
+            footer=f"{', '.join(filter(None, (f'fairway {fw.__version__}', footer)))}. This page only reads.",
             style=f'<link rel="stylesheet" href="{_versioned("style.css")}">',
             scripts="\n".join(scripts),
-            home="/",
-            footer=f"{footer}. This page only reads.",
-            **more,
+            crumb=crumb,
         )
     )
 
@@ -209,77 +159,25 @@ def _json(text: str, status: int = 200) -> Response:
     return Response(text, status, media_type="application/json")
 
 
-def _dumped(data: Any) -> str:
-    return json.dumps(data, allow_nan=False, separators=(",", ":"))
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="")
-
-
-def _trial(name: str, number: int) -> str:
-    return f"/trial?name={_quoted(name)}&number={number}"
-
-
 @cache
-def _asset(name: str) -> tuple[str, bytes, bytes, str]:
-    """A file's type, its bytes, the same packed, and a name for just these bytes."""
-    kind, read = _ASSETS[name]
-    body = read().encode()
-    return kind, body, gzip.compress(body, 6, mtime=0), hashlib.sha256(body).hexdigest()[:16]
+def _asset(name: str) -> tuple[bytes, bytes, str]:
+    """A file's bytes, the same packed, and a name for just these bytes."""
+    body = _ASSETS[name][1]().encode()
+    return body, gzip.compress(body, 6, mtime=0), hashlib.sha256(body).hexdigest()[:16]
 
 
 def _versioned(name: str) -> str:
-    return f"/assets/{name}?v={_asset(name)[3]}"
+    return f"/assets/{name}?v={_asset(name)[2]}"
 
 
-async def _file(request: Request) -> Response:
+def _file(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in _ASSETS:
         raise HTTPException(404)
-    kind, body, packed, mark = await asyncio.to_thread(_asset, name)
-    headers = {**_LONG, "ETag": f'"{mark}"', "Vary": "Accept-Encoding"}
+    body, packed, mark = _asset(name)
+    headers = {"Cache-Control": "private, max-age=31536000, immutable", "ETag": f'"{mark}"', "Vary": "Accept-Encoding"}
     if mark in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(packed, media_type=kind, headers=headers | {"Content-Encoding": "gzip"})
-    return Response(body, media_type=kind, headers=headers)
-
-
-def _whole(view: View, number: int) -> dict[str, Any]:
-    """One trial in full, with its curve."""
-    curve = view.curves([number]).get(number)
-    charts = [] if curve is None else content.charts([_curve(view, number, curve)])
-    return {"trial": content.trial(view, number), "charts": charts}
-
-
-def _curve(view: View, number: int, curve: Curve) -> Chart:
-    """What one trial reported, by stratum: the objective, and each limit beside it."""
-    problem, checkpoint = view.problem, view.courses[number].checkpoint
-    thin = curve.thinned(_POINTS)
-    stands = [] if checkpoint is None else [checkpoint.objective, *checkpoint.values]
-    panels = []
-    for i, metric in enumerate(problem.metrics):
-        marks = _marks(thin, thin.values[:, i - 1] if i else thin.objective, limited=bool(problem.constraints))
-        if i:
-            limit = problem.constraints[i - 1]
-            marks.append(Limit(limit.threshold, f"at {'most' if limit.sign > 0 else 'least'} {limit.threshold:g}"))
-        at = stands[i] if stands else None
-        if checkpoint is not None and at is not None:
-            marks.append(Points([checkpoint.step], [at], "stands for the trial", role="best", size=13.0))
-        panels.append(Panel(Axis("step", whole=True), Axis(metric), marks))
-    some = (
-        f"{len(thin.step):,} of its {len(curve.step):,}" if len(thin.step) < len(curve.step) else f"{len(curve.step):,}"
-    )
-    caption = f"{some} report{'' if len(curve.step) == 1 else 's'}, over {duration(float(curve.seconds[-1]))}."
-    return Chart("curve", "Its curve", caption, panels)
-
-
-def _marks(curve: Curve, values: NDArray[np.float64], *, limited: bool) -> list[Mark]:
-    marks: list[Mark] = [Line(curve.step, values, width=1.0, opacity=0.5, role="not evaluated", dash="solid")]
-    for stratum, name in enumerate(STRATA):
-        here = curve.stratum == stratum
-        if here.any():
-            label, role = (name, _ROLES[stratum]) if limited else ("reported", _ROLES[1])
-            marks.append(Points(curve.step[here], values[here], label, role=role, size=4.5))
-    return marks
+        body, headers["Content-Encoding"] = packed, "gzip"
+    return Response(body, media_type=_ASSETS[name][0], headers=headers)

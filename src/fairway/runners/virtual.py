@@ -11,22 +11,20 @@ import heapq
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import NamedTuple
 
 import numpy as np
 
 from fairway.checks import is_finite, positive, whole
 from fairway.engine.clock import VirtualClock, WallClock
+from fairway.engine.measurement import Given, Observation
+from fairway.engine.owner import Owner
+from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.runners.recording import Recording, key
 from fairway.runners.run import Judge
 from fairway.seeds import stream
 from fairway.space import Value
-
-if TYPE_CHECKING:
-    from fairway.engine.owner import Owner
-    from fairway.engine.trial import Trial
-    from fairway.study import Study
 
 _FLAT_NS = 100_000  # a step past the recorded end
 _PRICED_STEPS = 50  # the first so many steps set the price of a check
@@ -46,76 +44,59 @@ class Simulation:
     ended: str
 
 
-def simulate(
-    study: Study,
-    recording: Recording,
-    *,
-    workers: int = 4,
-    budget: float = 20.0,
-    constraint_price: float | Mapping[str, float] = 1.94,
-    staleness: float = 0.0,
-) -> Simulation:
-    """Run a study on a recording in virtual time, until the budget (seconds) is spent or the recording is used up.
+class _Running(NamedTuple):
+    """A trial in training: whose it is, and which recorded configuration."""
 
-    The study's terminator may end it before: no trial is begun any more, and those running finish.
+    owner: Owner
+    trial: Trial
+    k: int
 
-    The sampler proposes, and the nearest recorded configuration not yet run is trained; `Random` draws uniformly from
-    those left. `constraint_price` is the price of one check in mean steps, one number or one for each constraint. With
-    `staleness` (seconds) each worker decides from a referee of its own, and they exchange reports so often, and where a
-    trial begins or ends; without it they share one. A second call on the same study goes on with what was not run yet.
-
-    >>> import fairway as fw, numpy as np
-    >>> recording = fw.Recording(
-    ...     space=fw.Space({"depth": fw.Int(1, 9)}), config=np.array([[3.0], [5.0]]), total_steps=np.array([2, 3]),
-    ...     offset=np.array([0, 2, 4]), seconds=np.array([0.1, 0.1, 0.3, 0.3]),
-    ...     metrics={"auc": np.array([0.6, 0.7, 0.7, 0.8]), "eod": np.array([0.1, 0.1, 0.2, 0.3])})
-    >>> study = fw.Study(recording.space, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], seed=0)
-    >>> fw.simulate(study, recording, workers=1, budget=5.0).ended
-    'the recording is used up'
-    >>> study.best.metrics
-    {'auc': 0.7, 'eod': 0.2}
-    """
-    return _Simulator(study, recording, workers, budget, constraint_price, staleness).run()
+    def close(self) -> None:
+        """Bring it to its end."""
+        self.owner.close(self.trial, *self.trial.driver.finish())
 
 
-class _Simulator:
+class Simulator:
+    """Runs an owner's study on a recording."""
+
     def __init__(
         self,
-        study: Study,
+        owner: Owner,
         recording: Recording,
         workers: int,
         budget: float,
         price: float | Mapping[str, float],
         staleness: float,
     ) -> None:
-        self.study, self.recording = study, recording
+        self.owner, self.recording = owner, recording
         self.workers = whole(workers, "workers")
         if not is_finite(staleness) or staleness < 0:
             raise UsageError(f"staleness={staleness!r}: a number of virtual seconds of at least 0 is expected")
         self.exchange_ns = round(staleness * 1e9)  # between exchanges
         self.budget = positive(budget, "budget", what="number of virtual seconds")
-        for metric in study.problem.metrics:
+        for metric in owner.problem.metrics:
             if metric not in recording.metrics:
                 raise UsageError(f"the recording has no metric {metric!r}; it has {', '.join(recording.metrics)}")
-        if dict(study.space) != dict(recording.space):
+        if dict(owner.space) != dict(recording.space):
             raise UsageError("the study's space is not the recording's; build the study with recording.space")
-        self.prices = _prices(price, [constraint.metric for constraint in study.problem.constraints])
+        self.prices = _prices(price, [constraint.metric for constraint in owner.problem.constraints])
         self.clock = VirtualClock()
         self.left = np.ones(len(recording), bool)  # not run yet
-        for trial in study.trials:
-            self.left[recording.index.get(key(trial.params), [])] = False
-        for waiting in study._owner.ledger.queue:
+        for course in owner.ledger.courses:
+            self.left[recording.index.get(key(course.params), [])] = False
+        for waiting in owner.ledger.queue:
             self._find(waiting.params)
-        self.trials: dict[int, tuple[Owner, Trial]] = {}  # running
-        self.best_loss = math.inf if study._owner.referee.incumbent is None else study._owner.referee.incumbent.loss
-        self.events: list[tuple[int, int, Trial, int, Any]] = []
+        self.running: dict[int, _Running] = {}
+        incumbent = owner.referee.incumbent
+        self.best_loss = math.inf if incumbent is None else incumbent.loss
+        self.events: list[tuple[int, int, _Running, Observation | None]] = []
         self.scheduled = 0
         self.best_at: int | None = None
-        self.judge = Judge(study._owner)
+        self.judge = Judge(owner)
 
     def run(self) -> Simulation:
-        study, end = self.study, self.budget * 1e9
-        owner, exchange = study._owner, self.exchange_ns
+        """Train in virtual time until the budget is spent, the recording is used up or the terminator says stop."""
+        end, owner, exchange = self.budget * 1e9, self.owner, self.exchange_ns
         owners = [owner, *(owner.another() for _ in range(self.workers - 1) if self.exchange_ns)]
         try:
             for each in owners:
@@ -126,19 +107,19 @@ class _Simulator:
                 if self.exchange_ns and self.events[0][0] >= exchange:
                     _exchange(owners)
                     exchange = self.events[0][0] + self.exchange_ns
-                self.clock.now, _, trial, k, observation = heapq.heappop(self.events)
-                if not self._advance(trial, k, observation):
-                    each, _ = self.trials.pop(trial.number)
-                    self.judge.ask(each)
+                self.clock.now, _, running, observation = heapq.heappop(self.events)
+                if not self._advance(running, observation):
+                    del self.running[running.trial.number]
+                    self.judge.ask(running.owner)
                     if not self.judge.reason:
-                        self._start(each)
+                        self._start(running.owner)
             ended = self.judge.reason or "the recording is used up"
             if self.events:
                 self.clock.now, ended = int(end), f"the budget of {self.budget:g} s is spent"
-            for each, trial in self.trials.values():
-                trial._cut, trial._candidate = ended, None  # what finishes after the budget does not count
-                each.close(trial, *trial._end())
-            owner.catch_up()
+            for running in self.running.values():
+                running.trial.driver.cut(ended)  # what finishes after the budget does not count
+                running.close()
+            owner.journal.catch_up()
             owner.end(ended)
         finally:
             owner.clock = WallClock()
@@ -150,18 +131,20 @@ class _Simulator:
         """Begin a trial with a recorded configuration that was not run yet, if one is left."""
         if not self.left.any():
             return
+        sampler = self.owner.identity.sampler
+        assert sampler is not None
 
         def propose(number: int) -> Mapping[str, Value]:
-            rng, left = stream(self.study.seed, number, "sampler"), np.flatnonzero(self.left)
-            place = self.study.sampler.choose(owner.ledger.history(), self.recording.x[left], rng)
+            rng, left = stream(self.owner.seed, number, "sampler"), np.flatnonzero(self.left)
+            place = sampler.choose(owner.ledger.history(), self.recording.x[left], rng)
             return self.recording.params(int(left[place]))
 
         trial = owner.ask(propose)
         k = self._find(trial.params)
         self.left[k] = False
-        self.trials[trial.number] = (owner, trial)
-        trial._begin(int(self.recording.total_steps[k]))
-        self._train(trial, k)
+        running = self.running[trial.number] = _Running(owner, trial, k)
+        trial.driver.begin(int(self.recording.total_steps[k]))
+        self._train(running)
 
     def _find(self, params: Mapping[str, Value]) -> int:
         """The recorded configuration, not yet run, with these parameters."""
@@ -170,48 +153,44 @@ class _Simulator:
             raise UsageError(f"the recording has no configuration {params!r} left; enqueue one of recording.params(k)")
         return k
 
-    def _schedule(self, at: int, trial: Trial, k: int, observation: Any) -> None:
+    def _schedule(self, at: int, running: _Running, observation: Observation | None) -> None:
         self.scheduled += 1  # breaks ties in the order of scheduling
-        heapq.heappush(self.events, (at, self.scheduled, trial, k, observation))
+        heapq.heappush(self.events, (at, self.scheduled, running, observation))
 
-    def _train(self, trial: Trial, k: int) -> None:
+    def _train(self, running: _Running) -> None:
         """Begin a step; its report comes when it is over."""
-        trial._step += 1
-        row = self.recording.row(k, trial._step)
+        row = self.recording.row(running.k, running.trial.last_step + 1)
         cost = _FLAT_NS if row is None else round(float(self.recording.seconds[row]) * 1e9)
-        self._schedule(self.clock.now + cost, trial, k, None)
+        self._schedule(self.clock.now + cost, running, None)
 
-    def _advance(self, trial: Trial, k: int, observation: Any) -> bool:
+    def _advance(self, running: _Running, observation: Observation | None) -> bool:
         """A step, or the check that followed it, is over; False when that ended the trial."""
+        trial, driver = running.trial, running.trial.driver
         if observation is None:
-            began = self.clock.now
-            observation = trial._observe(self._metrics(trial._step, k), None, trial._step, {})
+            began, step = self.clock.now, trial.last_step + 1
+            observation = driver.measure(self._metrics(step, running.k), step=step, checkpoint=step)
             if observation is None:
-                self._end(trial)
+                running.close()
                 return False
             if self.clock.now > began:
-                self._schedule(self.clock.now, trial, k, observation)
+                self._schedule(self.clock.now, running, observation)
                 return True
-        decision = trial._settle(*observation)
-        if decision.best and observation[2] < self.best_loss:  # not only as far as its worker knows
-            self.best_at, self.best_loss = self.clock.now, observation[2]
-        if not decision.stop and trial._last != trial._pace.total:
-            self._train(trial, k)
+        decision = driver.settle(observation)
+        if decision.best and observation.loss < self.best_loss:  # not only as far as its worker knows
+            self.best_at, self.best_loss = self.clock.now, observation.loss
+        if not decision.stop and trial.last_step != trial.total:
+            self._train(running)
             return True
-        late = trial._look_back()
+        late = driver.look_back()
         if late is not None:
-            self._schedule(self.clock.now, trial, k, late)
+            self._schedule(self.clock.now, running, late)
             return True
-        self._end(trial)
+        running.close()
         return False
 
-    def _end(self, trial: Trial) -> None:
-        owner, _ = self.trials[trial.number]
-        owner.close(trial, *trial._end())
-
-    def _metrics(self, step: int, k: int) -> dict[str, Any]:
+    def _metrics(self, step: int, k: int) -> dict[str, Given]:
         """The objective at a step, and constraints that take virtual time to check."""
-        objective, *constraints = self.study.problem.metrics
+        objective, *constraints = self.owner.problem.metrics
         checks = {name: self._check(name, k) for name in constraints}
         return {objective: self.recording.at(objective, k, step), **checks}
 
@@ -226,9 +205,9 @@ class _Simulator:
 
 def _exchange(owners: list[Owner]) -> None:
     for owner in owners:
-        owner.flush()
+        owner.journal.flush()
     for owner in owners:
-        owner.catch_up()
+        owner.journal.catch_up()
 
 
 def _prices(price: float | Mapping[str, float], names: list[str]) -> dict[str, float]:

@@ -1,0 +1,307 @@
+"""The driver's door: what runs a trial without being its user drives it through here.
+
+A simulator, a worker process, a boosting callback or another tuner holds a `Driver`. It fixes the trial's number of
+steps (`begin`), measures a report (`measure`), has the referee rule on it (`settle`), may end it for a reason of its
+own (`cut`) and brings it to its end (`finish`). Measuring and settling are two calls because in virtual time they
+happen at different moments. The user's `Trial` is a thin face on the same object.
+
+`measure` and `settle` are the hot path of fairway: together they take microseconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from fairway import feasibility
+from fairway.checks import MOST, whole
+from fairway.engine import measurement
+from fairway.engine.batch import Batch
+from fairway.engine.clock import Clock
+from fairway.engine.decision import Decision
+from fairway.engine.durability import REPORT_NS
+from fairway.engine.events import ABSENT, Status
+from fairway.engine.measurement import Checks, Given, Observation, Report, Spread
+from fairway.engine.payment import Offer, is_due
+from fairway.engine.referee import Referee
+from fairway.errors import UsageError
+from fairway.folds import Folds
+from fairway.problem import Problem
+
+_MISSING = object()
+_new = tuple.__new__  # makes a named tuple in a third of the time that its own constructor takes
+
+
+class Driver:
+    """One running trial, from its first step to its end.
+
+    `drain` writes a batch that has waited too long; without one, reports are kept nowhere. Set `on_best` to a function
+    of the step and the objective to hear of each checkpoint that becomes the best of the study, also by a check that
+    is paid for when training has ended.
+
+    >>> import fairway as fw
+    >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
+    >>> driver = study.ask().driver
+    >>> driver.begin(10)
+    >>> observation = driver.measure({"loss": 0.3}, step=1)
+    >>> driver.settle(observation).best, driver.last_step, driver.total
+    (True, 1, 10)
+    """
+
+    def __init__(
+        self, number: int, referee: Referee, clock: Clock, *, drain: Callable[[Batch], object] | None = None
+    ) -> None:
+        self.number = number
+        self.problem: Problem = referee.problem
+        self.status: Status = "running"
+        self.step = 0  # where a loop over the steps is
+        self.last_step = 0  # the last one reported
+        self.reason = ""  # why training should end now; empty while it should not
+        self.failed = False  # that reason is a failure
+        self.notes: dict[str, Any] = {}
+        self.on_best: Callable[[int, float], object] | None = None
+        self.batch = Batch(number, referee, clock.ns())
+        self.referee = referee
+        self._clock = clock.ns
+        self._drain = drain
+        self._objective = self.problem.objective.metric
+        self._sign = self.problem.objective.sign
+        self._constraint = {constraint.metric: i for i, constraint in enumerate(self.problem.constraints)}
+        self._unpaid = None if self._constraint else 0.0  # the violation of a report that pays for nothing
+        self._final = False  # what is reported now is the last report
+        self._deadline: float = math.inf  # by the clock; a report after it cuts the trial
+        self._overtime = ""  # with this reason
+        self._continue = Decision(stop=False, reason="", interval=None, best=False)
+        self._awaiting: Report | None = None  # the report to check when training ends, unless a better one comes
+        self._paying = False  # inside a constraint's callable
+        self._mark = clock.ns()  # since then the trial trains
+
+    # What is known of it
+
+    @property
+    def total(self) -> int | None:
+        """The number of steps it may take; None while unknown."""
+        return self.batch.pace.total
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its number of steps is fixed."""
+        return self.batch.begun >= 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it takes no more reports: it was stopped, was told, or has reported its last step."""
+        return bool(self.reason) or self.status != "running" or self.last_step == self.total
+
+    @property
+    def is_at_stoppers_end(self) -> bool:
+        """Whether it has come to the last step that the stopper allows any trial."""
+        return self.last_step == self.referee.stopper.longest
+
+    # What is done with it
+
+    def begin(self, total: int | None) -> None:
+        """Fix the number of steps; training starts now."""
+        with self.referee.lock:
+            self.batch.begin(self.referee.begin(total))
+        self._continue = Decision(stop=False, reason="", interval=self.batch.pace.interval, best=False)
+        self._mark = self._clock()
+
+    def now(self) -> int:
+        """The trial's clock, in nanoseconds."""
+        return self._clock()
+
+    def train_since(self, ns: int | None = None) -> None:
+        """Count training from a time by the trial's clock on, by default from now."""
+        self._mark = self._clock() if ns is None else ns
+
+    def expire(self, seconds: float, reason: str) -> None:
+        """Have the first report after so many seconds end the trial, for this reason."""
+        self._overtime, self._deadline = reason, self._clock() + seconds * 1e9
+
+    def cut(self, reason: str) -> None:
+        """End it here for a reason that is not the stopper's; a check that was to come is not made."""
+        self.reason, self._awaiting = reason, None
+
+    def fail(self, reason: str) -> None:
+        """Note why it cannot succeed."""
+        self.reason, self.failed = reason, True
+
+    def measure(
+        self,
+        metrics: Mapping[str, Given] | None,
+        named: dict[str, Given] | None = None,
+        step: int | None = None,
+        checkpoint: Any = None,
+    ) -> Observation | None:
+        """Measure the objective, what it cost, and those constraints that are worth their price; None: it failed."""
+        now = self._clock()
+        batch, pace = self.batch, self.batch.pace
+        if self.reason or self._paying or self.status != "running":
+            self.refuse_reports()
+        if metrics is not None:
+            named = measurement.joined(self.problem, metrics, named or {})
+        assert named is not None
+        if step is None:
+            step = self.last_step + 1 if self._final or not self.step else self.step
+        elif type(step) is not int:
+            step = whole(step, "step")
+        total = pace.total
+        if step <= self.last_step or total is not None and step > total or step > MOST:
+            self._refuse_step(step)
+        given = named.pop(self._objective, _MISSING)
+        spread = None
+        if type(given) is float:
+            objective = given
+        else:
+            if given is _MISSING:
+                raise UsageError(f"trial {self.number}: the objective {self._objective!r} is missing from the report")
+            if callable(given):
+                given = given()
+                now = self._clock()  # what it took is training
+            objective = measurement.number(self.problem, self._objective, given)
+            if isinstance(given, Folds):
+                spread = Spread(given.noise, len(given), given.of)
+        loss = self._sign * objective
+        if loss - loss != 0.0:  # NaN or infinite
+            self.fail(f"{self._objective} is {objective} at step {step}")
+            return None
+        lazy = 0
+        for name, offer in named.items():
+            if name not in self._constraint:
+                measurement.refuse_metric(self.problem, name)
+            lazy += callable(offer)
+        train_ns = now - self._mark
+        if batch.begun < 0:
+            self.begin(None)
+            pace = batch.pace
+        last = self._final or step == pace.total
+        referee = self.referee
+        all_lazy = lazy == len(named) == len(self._constraint)
+        payment = None
+        if not (all_lazy and pace.interval == 1 and (loss > referee.bar or not lazy)):  # the most common case
+            broken = lazy < len(named) and measurement.is_broken(self.problem, named)
+            report = Report(step, objective, loss, named, checkpoint, broken, spread)
+            payment = self._choose(report, train_ns, lazy=lazy > 0, last=last)
+            if payment is not None or not all_lazy:
+                return self._check(report, train_ns, payment, last=last)
+        values, prices = referee.unmeasured, referee.all_saved
+        return _new(Observation, (step, objective, loss, values, prices, self._unpaid, train_ns, last, spread, payment))
+
+    def settle(self, observation: Observation) -> Decision:
+        """Have the referee rule on what was measured."""
+        referee, batch = self.referee, self.batch
+        with referee.lock:
+            verdict, best = referee.rule(self.number, observation)
+            batch.add(observation)
+            if verdict is not None and not observation.last:  # before anybody drains the row without it
+                self.reason = batch.verdict = referee.reason(observation.objective, observation.values, verdict)
+        self.last_step = max(self.last_step, observation.step)
+        self._mark = now = self._clock()
+        if now > self._deadline and not observation.last and not self.reason:
+            self.reason = self._overtime
+        if now - batch.drained_ns > REPORT_NS and self._drain is not None:
+            self._drain(batch)
+        if best and self.on_best is not None:
+            self.on_best(observation.step, observation.objective)
+        if best or self.reason:
+            return Decision(bool(self.reason), self.reason, batch.pace.interval, best)
+        return self._continue
+
+    def look_back(self) -> Observation | None:
+        """The check at the end of training, if it is still to be made and worth its price."""
+        kept, self._awaiting = self._awaiting, None
+        if kept is None or self.batch.verdict or self.failed:
+            return None
+        if kept.checkpoint is None and self.step > self.last_step:
+            return None  # training continued after the report, so its state is gone
+        offer = Offer(kept.step, kept.loss, lazy=True, broken=kept.broken, last=True)
+        referee = self.referee
+        with referee.lock:
+            if not referee.pays(self.number, self.batch.pace, offer, ABSENT):
+                return None
+            payment = referee.commit()
+        return self._check(kept, ABSENT, payment, last=True)
+
+    def finish(self, metrics: Mapping[str, Given] | None = None, /, **named: Given) -> tuple[Status, str]:
+        """Report the last metrics, if any came, make the check that waits for the end, and say how the trial ended."""
+        if metrics is not None or named:
+            self._final = True
+            try:
+                observation = self.measure(metrics, named)
+                if observation is not None:
+                    self.settle(observation)
+            finally:
+                self._final = False
+        late = self.look_back()
+        if late is not None:
+            self.settle(late)
+        if self.failed or self.reason and not self.last_step:
+            return "failed", self.reason
+        if not self.last_step:
+            raise UsageError(
+                f"trial {self.number} reported nothing: tell(trial, {self._objective}=...) or tell(trial, failed='why')"
+            )
+        return ("stopped", self.reason) if self.reason else ("completed", "")
+
+    def refuse_in_check(self) -> None:
+        """Raise a sentence inside a constraint's callable, which may neither report nor tell."""
+        if self._paying:
+            raise UsageError(
+                f"trial {self.number}: a constraint's callable returns its value; it does not report or tell"
+            )
+
+    def refuse_reports(self) -> NoReturn:
+        """Say why no report is taken."""
+        self.refuse_in_check()
+        if self.status != "running":
+            raise UsageError(f"trial {self.number} was told already ({self.status}); it takes no more reports")
+        raise UsageError(
+            f"trial {self.number} is over at step {self.last_step} ({self.reason}); "
+            "loop over trial.steps(...), which ends by itself, or test decision.stop"
+        )
+
+    # Paying
+
+    def _choose(self, report: Report, train_ns: int, *, lazy: bool, last: bool) -> tuple[int, int] | None:
+        """The choice to pay at this report, as an act of the referee; None if it is not paid for now."""
+        pace, kept, referee = self.batch.pace, self._awaiting, self.referee
+        if pace.interval != 1:
+            better = lazy and (kept is None or report.standing < kept.standing)
+            if pace.at_end and kept is not None and kept.checkpoint is not None and not better:
+                return None  # an earlier checkpoint is better
+            # Without checkpoints it is the last state that counts; one that offers nothing leaves nothing to check.
+            self._awaiting = report if lazy and not is_due(pace, report.step, last=last) else None
+        offer = Offer(report.step, report.loss, lazy, report.broken, last)
+        with referee.lock:
+            return referee.commit() if referee.pays(self.number, pace, offer, train_ns) else None
+
+    def _check(self, report: Report, train_ns: int, payment: tuple[int, int] | None, *, last: bool) -> Observation:
+        """Take the constraints that came as values; call the others if they are paid for."""
+        checks = Checks(self.problem, report)
+        if payment is not None:
+            self._paying = True
+            try:
+                checks.pay(self.referee.check_order(checks.offered), self._clock)
+            except Exception as error:
+                where = f"constraint {checks.calling!r} of trial {self.number} at step {report.step}"
+                error.add_note(
+                    f"raised by {where}{'' if report.checkpoint is None else ', called with the checkpoint'}"
+                )
+                self.settle(checks.observed(None, train_ns, payment, last=last))
+                raise
+            finally:
+                self._paying = False
+        violation = feasibility.violation(self.problem.constraints, checks.values)
+        return checks.observed(violation, train_ns, payment, last=last)
+
+    def _refuse_step(self, step: int) -> NoReturn:
+        if step > self.last_step:
+            past = self.total or MOST
+            raise UsageError(f"trial {self.number}: step {step} is past the last one, {past}")
+        how = "was reported already" if step == self.last_step else f"comes after step {self.last_step}"
+        how = "is too low" if step < 1 else how
+        raise UsageError(
+            f"trial {self.number}: step {step} {how}; steps start at 1 and each is reported once, in order"
+        )

@@ -1,0 +1,52 @@
+"""The contracts of a storage: a log of events, and leases that show which workers live."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol, runtime_checkable
+
+from fairway.engine.events import Event, Reported
+
+
+@runtime_checkable
+class Log(Protocol):
+    """One study's events: append-only, read from any position, in one order that all readers share."""
+
+    @property
+    def leases(self) -> Leases | None:
+        """Which workers live; None where nobody outside this process can write to the log."""
+
+    def append(self, events: Sequence[Event]) -> int | None:
+        """Append all or nothing and return the new length; None, with nothing appended, if a claim was taken.
+
+        An event may claim what only one event of a log can have (`events.claim`), such as the next trial number. A
+        writer that comes too late reads what others wrote meanwhile and tries again.
+        """
+
+    def read(self, since: int = 0, most: int | None = None) -> Sequence[Event]:
+        """The events from a position on, or the first few of them."""
+
+    def summary(self, since: int = 0) -> tuple[Sequence[Event], int]:
+        """The events from a position on without the reports, and the position up to which these are all.
+
+        Enough for a list of trials, whatever the length of the study.
+        """
+
+    def reports(self, numbers: Collection[int]) -> Sequence[Reported]:
+        """All reports of some trials, in their order."""
+
+
+class Leases(Protocol):
+    """Who is alive among the workers of one study, wherever they run."""
+
+    def attend(self, worker: int) -> None:
+        """Take a lease for a worker of this process."""
+
+    def leave(self, worker: int) -> None:
+        """Give up the lease of a worker of this process."""
+
+    def renew(self) -> None:
+        """Renew the leases of this process's workers, if that is due."""
+
+    def lost(self, workers: Collection[int]) -> set[int]:
+        """Those of the workers that have no valid lease any more."""

@@ -1,0 +1,56 @@
+"""The one rule for paying for constraints: a trial asks it live, and `verify` asks it again.
+
+A constraint that is offered as a callable costs something. It is paid for where the trial's pace allows a check, the
+objective reaches the bar (ACE's skip rule), the stopper agrees, and no limit is known to be broken already.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Pace(NamedTuple):
+    """A trial's total number of steps, and when its constraints may be checked.
+
+    `interval` is the number of steps between checks. With `at_end` there is one check, when training ends, of the best
+    checkpoint. `interval` is None where the total is unknown and the only check is at the end.
+    """
+
+    total: int | None
+    interval: int | None
+    at_end: bool
+
+
+class Offer(NamedTuple):
+    """What a report offers to have checked."""
+
+    step: int
+    loss: float
+    lazy: bool  # some constraint came as a callable
+    broken: bool  # some constraint came as a value beyond its limit
+    last: bool  # no step follows
+
+
+def is_due(pace: Pace, step: int, *, last: bool) -> bool:
+    """Whether the pace allows a check at a step.
+
+    >>> is_due(Pace(total=10, interval=4, at_end=False), 8, last=False)
+    True
+    """
+    return last or not pace.at_end and step % (pace.interval or 1) == 0
+
+
+def pays(pace: Pace, bar: float, offer: Offer, *, agreed: bool, priced: bool) -> bool:
+    """Whether the constraints offered at a report are paid for.
+
+    `bar` is the loss that a report must reach; `agreed` is the stopper's own answer (`StopperState.due`), which is not
+    asked for where the only check is at the end; `priced` says that the study has paid for a check before. The first
+    price is always learned, even where a limit is already broken.
+
+    >>> offer = Offer(step=8, loss=0.2, lazy=True, broken=False, last=False)
+    >>> pays(Pace(10, 4, at_end=False), 0.3, offer, agreed=True, priced=True)
+    True
+    """
+    if not offer.lazy or offer.loss > bar or offer.broken and priced:
+        return False
+    return is_due(pace, offer.step, last=offer.last) and (agreed or pace.at_end)

@@ -1,0 +1,76 @@
+"""One list of what fairway offers: where each public name lives, and which names a study's JSON may hold.
+
+The lazy loading of `import fairway` and its `__all__` follow from it, and so does what `Identity` builds from JSON: a
+name that is not listed under `STORED` is never imported, so opening somebody else's study runs none of their code.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+STORED = {
+    "space": ("Float", "Int", "Choice"),
+    "problem": ("Minimize", "Maximize", "AtMost", "AtLeast"),
+    "stoppers.pilot": ("Pilot",),
+    "stoppers.ace": ("ACE",),
+    "stoppers.asha": ("ASHA",),
+    "stoppers.median": ("Median",),
+    "stoppers.half_at": ("HalfAt",),
+    "stoppers.never": ("Never",),
+    "samplers.random": ("Random",),
+    "samplers.tpe": ("TPE", "CTPE"),
+    "samplers.gp": ("GP",),
+    "samplers.bore": ("BORE",),
+    "samplers.blend": ("Blend",),
+    "terminators.regret": ("RegretBound",),
+    "terminators.improvement": ("ExpectedImprovementBelow", "ProbabilityOfImprovementBelow"),
+    "terminators.plateau": ("Plateau", "Target"),
+}
+"""Public classes that a study's JSON may name, by module."""
+
+_STORED_ONLY = {"terminators.terminator": ("AnyOf", "AllOf")}  # what `any_of` and `all_of` make
+
+_OTHERS = {
+    "errors": ("FairwayError", "StorageError", "StudyFailed", "UsageError"),
+    "folds": ("Folds",),
+    "history": ("History",),
+    "problem": ("Problem",),
+    "space": ("Space",),
+    "study": ("Study",),
+    "simulation": ("simulate",),
+    "engine.decision": ("Decision",),
+    "engine.trial": ("Trial",),
+    "runners.recording": ("Recording",),
+    "samplers.sampler": ("Sampler",),
+    "stoppers.stopper": ("Stopper", "StopperState"),
+    "terminators.terminator": ("Terminator", "Verdict", "all_of", "any_of"),
+}
+
+
+def _by_name(*tables: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    return {name: home for table in tables for home, names in table.items() for name in names}
+
+
+PUBLIC = _by_name(STORED, _OTHERS)
+"""Every public name, with the module that defines it."""
+
+_KINDS = _by_name(STORED, _STORED_ONLY)
+
+
+def load(name: str) -> Any:
+    """A public name, imported when it is first asked for."""
+    return getattr(importlib.import_module(f"fairway.{PUBLIC[name]}"), name)
+
+
+def kind(name: str) -> type[Any] | None:
+    """The class that a study's JSON names; None for one that is not listed.
+
+    >>> kind("ACE").__name__, kind("os.system")
+    ('ACE', None)
+    """
+    if name not in _KINDS:
+        return None
+    found: type[Any] = getattr(importlib.import_module(f"fairway.{_KINDS[name]}"), name)
+    return found

@@ -1,0 +1,152 @@
+"""What was found: how the best got better, and where trials lie beside their limits."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairway.errors import UsageError
+from fairway.report.chart import Axis, Chart, Limit, Line, Panel, Points
+from fairway.report.charts.rows import MOST, Rows, empty, held, outside, span, thinned
+from fairway.report.marks import Mark, Role
+from fairway.report.view import View
+from fairway.study import Study
+from fairway.text import counted, limit, named, number, params, unit
+
+Over: TypeAlias = Literal["trials", "seconds", "cost"]
+_AXES = {"trials": "trials finished", "seconds": "{} since the first trial began", "cost": "{} of training and checks"}
+_IMPROVEMENTS = 800  # that are drawn
+_WIDE = 100.0  # from such a ratio between large and small values on, a log axis
+
+
+def best(study: Study | View, over: Over = "trials") -> Chart:
+    """The best feasible objective so far, with the best ignoring the limits beside it.
+
+    `over` is the x axis: "trials" finished, "seconds" on the clock, or the "cost" in seconds of training and checks.
+
+    >>> import fairway as fw
+    >>> from fairway.report import plots
+    >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
+    >>> study.optimize(lambda trial: trial.params["x"], trials=20)
+    >>> line = plots.best(study).panels[0].marks[0]
+    >>> bool(line.y[-1] == study.best.metrics["loss"])
+    True
+    """
+    rows = Rows.of(study)
+    if over not in _AXES:
+        raise UsageError(f"over={over!r}: 'trials', 'seconds' or 'cost' is expected")
+    title = f"Best {rows.metric} so far"
+    x, axis = _along(rows, over)
+    limits, sign, finished = bool(rows.view.problem.constraints), rows.view.problem.objective.sign, rows.finished
+    peaks = [rows.view.courses[k].peak for k in finished.tolist()]
+    free = np.array([np.nan if peak is None else peak.objective for peak in peaks], np.float64)
+    valid = np.where(rows.stratum == 1, rows.objective, np.nan)[finished]
+    found, ignoring = _improvements(sign * valid), _improvements(sign * free)
+    marks: list[Mark] = []
+    if limits and len(ignoring):
+        hover = [_peak_text(rows, int(k)) for k in finished[ignoring]]
+        marks += _steps(x, ignoring, free, "best ignoring the limits", "other", hover)
+    if len(found):
+        hover = rows.texts(finished[found].tolist(), full=True)
+        marks += _steps(x, found, valid, "best within the limits" if limits else "best", "best", hover)
+        marks.append(Points(x[found[-1:]], valid[found[-1:]], "best", "best", size=14, hover=hover[-1:]))
+    if not marks:
+        return empty("best", title, "no trial has measured the objective yet")
+    drawn = span(np.concatenate([_lasting(valid, found), _lasting(free, ignoring)]))
+    caption = _caption(rows, found, free[ignoring]) + (" The first trials lie outside of the view." if drawn else "")
+    return Chart("best", title, caption, [Panel(axis, Axis(rows.metric, span=drawn), marks)])
+
+
+def _along(rows: Rows, over: Over) -> tuple[NDArray[np.float64], Axis]:
+    """Where each finished trial lies on the x axis."""
+    if over == "trials":
+        return np.arange(1.0, len(rows.finished) + 1), Axis(_AXES[over], whole=True)
+    if over == "cost":
+        x = np.cumsum((rows.column("train_ns") + rows.column("check_ns"))[rows.finished]) / 1e9
+    else:
+        x = np.maximum.accumulate(rows.column("ended")[rows.finished] - rows.column("began").min(initial=np.inf))
+    seconds, name = unit(float(x[-1]) if len(x) else 0.0)
+    return x / seconds, Axis(_AXES[over].format(name))
+
+
+def _improvements(loss: NDArray[np.float64]) -> NDArray[np.intp]:
+    """The places in (n,) losses at which the lowest so far falls."""
+    filled = np.where(np.isnan(loss), np.inf, loss)
+    lowest = np.minimum.accumulate(filled)
+    better = np.flatnonzero(filled < np.concatenate([[np.inf], lowest[:-1]])[: len(filled)])
+    return better[thinned(len(better), _IMPROVEMENTS)]
+
+
+def _lasting(y: NDArray[np.float64], at: NDArray[np.intp]) -> NDArray[np.float64]:
+    """What was the best after each of the trials (n,), from the first improvement on."""
+    return np.repeat(y[at], np.diff(np.append(at, len(y))))
+
+
+def _steps(
+    x: NDArray[np.float64], at: NDArray[np.intp], y: NDArray[np.float64], name: str, role: Role, hover: list[str]
+) -> list[Mark]:
+    """A line that stays level between improvements and up to the last trial, and a point at each of them."""
+    line = Line(np.append(x[at], x[-1]), np.append(y[at], y[at[-1]]), name, role, step=True, width=2)
+    return [line, Points(x[at], y[at], name, role, "circle" if role == "best" else None, size=5, hover=hover)]
+
+
+def _peak_text(rows: Rows, k: int) -> str:
+    course = rows.view.courses[k]
+    assert course.peak is not None
+    what = f"trial {k}, step {course.peak.step}, best ignoring the limits"
+    return f"{what}\n{number(course.peak.objective)}\n{params(course.params)}"
+
+
+def _caption(rows: Rows, found: NDArray[np.intp], free: NDArray[np.float64]) -> str:
+    if not len(found):
+        return f"None of {len(rows.finished):,} trials is known to be within the limits; the line ignores them."
+    k, limits = int(rows.finished[found[-1]]), bool(rows.view.problem.constraints)
+    value = float(rows.objective[k])
+    text = f"The best {rows.metric}{' within the limits' if limits else ''} is {number(value)}, of trial {k}"
+    if limits and len(free):
+        gap = abs(float(free[-1]) - value)
+        text += f"; the limits cost {number(gap) if gap else 'nothing'}"
+    return f"{text}. Each point is an improvement, at the end of its trial."
+
+
+def limits(study: Study | View, constraint: str | None = None) -> Chart:
+    """The objective against each constraint, or against one of them: what lies on the allowed side.
+
+    >>> import fairway as fw
+    >>> from fairway.report import plots
+    >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], seed=0)
+    >>> study.optimize(lambda trial: {"auc": trial.params["x"], "eod": trial.params["x"] / 2}, trials=20)
+    >>> [mark.name for mark in plots.limits(study, "eod").panels[0].marks[1:]]
+    ['invalid', 'valid', 'best']
+    """
+    rows = Rows.of(study)
+    names = [one.metric for one in rows.view.problem.constraints]
+    if constraint is not None and constraint not in names:
+        raise UsageError(f"constraint={constraint!r}: the study has {', '.join(map(repr, names)) or 'no constraint'}")
+    title = "Objective against constraints"
+    chosen = [i for i, name in enumerate(names) if constraint in (None, name)]
+    panels = [_panel(rows, i, MOST // len(chosen), titled=i == chosen[0]) for i in chosen]
+    if not any(len(panel.marks) > 1 for panel in panels):
+        return empty("limits", title, "no constraint was measured yet" if names else "the study has no constraints")
+    unmeasured = int(np.count_nonzero((rows.stratum == 0) & np.isnan(rows.values[:, chosen]).all(axis=1)))
+    caption = "Each point is the checkpoint that stands for a trial; the tinted side is allowed."
+    caption += f" {counted(unmeasured, 'trial')} without a point: no check was paid for." if unmeasured else ""
+    sides = [(rows.values[:, i], panel.x) for i, panel in zip(chosen, panels, strict=True)]
+    return Chart("limits", title, caption + outside((rows.objective, panels[0].y), *sides), panels)
+
+
+def _panel(rows: Rows, i: int, most: int, *, titled: bool) -> Panel:
+    constraint, values = rows.view.problem.constraints[i], rows.values[:, i]
+    allowed = "below" if constraint.sign > 0 else "above"
+    line = Limit(constraint.threshold, limit(constraint), along="x", allowed=allowed)  # type: ignore[arg-type]
+    known = values[np.isfinite(values)]
+    everything = [line.value, *known.tolist()]
+    low, high = min(everything), max(everything)
+    log = bool(len(known)) and low > 0 and np.ptp(np.log(np.quantile(known, [0.05, 0.95]))) > np.log(_WIDE)
+    margin = 0.05 * (high - low) or constraint.unit / 10
+    drawn = held(low / 1.2, high * 1.2, log=True) if log else span(known, [line.value])
+    x = Axis(named(constraint.metric), log=bool(log), span=drawn or held(low - margin, high + margin))
+    y = Axis(rows.metric if titled else "", span=rows.axis.span)
+    return Panel(x, y, [line, *rows.scatter(values, np.arange(len(values)), most)])

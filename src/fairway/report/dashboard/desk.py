@@ -1,0 +1,138 @@
+"""The database of the live page, the studies of it that are in memory, and the list of all."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from fairway.errors import UsageError
+from fairway.report.dashboard.feed import Feed, event, sentence
+from fairway.report.dashboard.watch import Watch, epoch
+from fairway.report.templates import compact
+from fairway.storage.sql import Database, Stored, public
+from fairway.text import shown
+
+LIST_SECONDS = 1.0  # between two looks at the list of studies while somebody sees it
+KEPT = 4  # studies in memory that nobody watches
+STREAMS = 100  # browsers that can be kept up to date at once
+
+
+class Desk:
+    """A database of studies that is only read."""
+
+    def __init__(self, url: str) -> None:
+        database = Database(url, reading=True)  # or it says what is wrong with the URL
+        self.url = url
+        self.shown = public(url)
+        self.watches: dict[str, Watch] = {}
+        self._feed = Feed(self._look)
+        self._lock, self._opening = threading.Lock(), threading.Lock()
+        self._facts: dict[str, tuple[tuple[str, int], dict[str, Any]]] = {}
+        self._looks, self._list = 0, "[]"
+        parsed = sa.make_url(url)
+        is_file = parsed.get_backend_name() == "sqlite" and parsed.database
+        self._file = Path(str(parsed.database)) if is_file else None
+        self._opened = self._mark(), database
+
+    def _mark(self) -> tuple[int, int] | None:
+        """What tells a file from another in its place."""
+        if self._file is None:
+            return None
+        try:
+            found = self._file.stat()
+        except OSError:
+            raise UsageError(f"{self.shown}: there is no such file") from None
+        return found.st_dev, found.st_ino
+
+    def database(self) -> Database:
+        """The database that is there now: a file may have been deleted or replaced."""
+        with self._lock:
+            mark = self._mark()
+            if self._opened[0] != mark:
+                self._opened = mark, Database(self.url, reading=True)
+                self.watches.clear()
+                self._facts.clear()
+            return self._opened[1]
+
+    def _find(self, name: str) -> tuple[Database, Stored | None]:
+        """The database, and the study of a name that it has now."""
+        database = self.database()
+        return database, next((one for one in database.studies() if one.name == name), None)
+
+    def watch(self, name: str) -> Watch:
+        """A study, up to date."""
+        with self._opening:
+            database, stored = self._find(name)
+            known = self.watches.pop(name, None)
+            if stored is None:
+                database.log(name, create=False)  # says what there is
+                raise UsageError(f"{self.shown} has no study {name!r}")
+            if known is None or not known.is_of(database, stored):
+                known = Watch(database, stored, self._find)
+            elif not known.feed.listeners:
+                known.update()
+            self.watches[name] = known  # the last one, as it is the latest used
+            idle = [one for one, watch in self.watches.items() if not watch.feed.listeners]
+            for one in idle[:-KEPT]:
+                del self.watches[one]
+        return known
+
+    def studies(self, seconds: float = 0.0) -> list[dict[str, Any]]:
+        """Every study, with what is known of it; spends so long on learning more."""
+        until = time.monotonic() + seconds
+        listed = []
+        for stored in self.database().studies():
+            mark = epoch(stored), stored.events
+            known, facts = self._facts.get(stored.name, (None, {}))
+            stale = known != mark or facts.get("state") == "running" or "problem" in facts
+            if stale and time.monotonic() < until:
+                try:
+                    facts = self.watch(stored.name).facts()
+                except Exception as error:  # noqa: BLE001 - one study must not hide the others
+                    facts = {"problem": shown(sentence(error))}
+                self._facts[stored.name] = mark, facts
+            elif known is not None and known[0] != mark[0]:
+                facts = {}  # of one that was there before
+            line = {"key": stored.name, "name": shown(stored.name, 200), **facts}
+            line["updated"] = line.get("updated") or stored.created
+            listed.append(line)
+        for name in set(self._facts) - {line["key"] for line in listed}:
+            self._facts.pop(name, None)
+        return listed
+
+    def _look(self) -> bool:
+        self._list = compact(self.studies(LIST_SECONDS / 2))
+        self._looks += 1
+        return True
+
+    def news(self) -> AsyncIterator[str]:
+        """What happens to the list of studies, as server-sent events."""
+        looks, sent = self._looks, ""
+
+        def tell() -> str:
+            nonlocal sent
+            if self._looks == looks or self._list == sent:  # what was seen before may be older than the page
+                return ""
+            sent = self._list
+            return event("studies", sent)
+
+        return self._feed.listen(tell, LIST_SECONDS)
+
+    @property
+    def _feeds(self) -> list[Feed]:
+        return [self._feed, *(watch.feed for watch in tuple(self.watches.values()))]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further browser can be kept up to date."""
+        return sum(feed.listeners for feed in self._feeds) >= STREAMS
+
+    def close(self) -> None:
+        """End all streams."""
+        for feed in self._feeds:
+            feed.close()
