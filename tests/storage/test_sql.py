@@ -288,6 +288,7 @@ class TestABrokenDatabase:
             open_study(f"sqlite:///{tmp_path}/s.db", name="")
 
     def test_a_locked_database(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("fairway.storage.access.BUSY_MS", 50)
         monkeypatch.setattr("fairway.storage.sql.BUSY_MS", 50)
         url = f"sqlite:///{tmp_path / 'study.db'}"
         study = open_study(url)
