@@ -7,6 +7,7 @@ import math
 from hypothesis import strategies as st
 
 import fairway as fw
+from fairway.engine.events import Reported
 from fairway.storage.memory import MemoryLog
 from tests.conftest import SPACE, flush
 
@@ -75,3 +76,9 @@ def fingerprint(study):
 
 def reopen(study, log):
     return fw.Study(SPACE, fw.Maximize("auc"), LIMITS, stopper=study.stopper, seed=0, storage=log)
+
+
+def reported(study):
+    """The reports in a study's log, once all are there."""
+    flush(study)
+    return [event for event in study.log.read() if isinstance(event, Reported)]

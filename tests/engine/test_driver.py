@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import fairway as fw
 from fairway.engine.clock import VirtualClock
 from fairway.engine.driver import Driver
 from fairway.engine.referee import Referee
+from tests.conftest import run_curves
+from tests.engine.logs import reported
 
 
 @pytest.fixture
@@ -96,3 +100,159 @@ def test_a_batch_that_waited_is_handed_over_at_the_next_report():
     clock.now += 1_000_000_001
     driver.settle(driver.measure({"auc": 0.6}))
     assert drained == [driver.batch]
+
+
+class TestOnceAtTheEnd:
+    def test_the_last_state_is_checked_where_no_checkpoint_is_handed_over(self, make_study):
+        study = make_study(fw.ACE(interval="end"))
+        decisions = run_curves(study, [[(0.5, {"eod": 0.1}), (0.9, {"eod": 0.4}), (0.7, {"eod": 0.2})]])[0]
+        assert study.best.step == 3
+        assert [decision.best for decision in decisions] == [False, False, True]
+
+    def test_the_best_checkpoint_is_checked_where_it_was_handed_over(self, make_study):
+        study, called = make_study(fw.ACE(interval="end")), []
+        trial = study.ask()
+        for step, auc in zip(trial.steps(3), (0.5, 0.9, 0.7), strict=True):
+            decision = trial.report(auc=auc, eod=lambda model: called.append(model) or 0.2, checkpoint=f"model {step}")
+        study.tell(trial)
+        assert called == ["model 2"]
+        assert not decision.best  # it is not the state at hand that is best
+        assert (study.costs.checks, study.costs.saved_checks) == (1, 2)
+        assert (study.best.step, study.best.metrics) == (2, {"auc": 0.9, "eod": 0.2})
+        assert study.trials[0].steps == 3
+
+    def test_a_loop_that_ends_by_itself_is_checked_all_the_same(self, make_study):
+        study = make_study(fw.ACE(interval="end"))
+        trial = study.ask()
+        for step in trial.steps(100):
+            trial.report(auc=step / 10, eod=lambda: 0.2)
+            if step == 4:
+                break
+        assert study.tell(trial)  # that made it the best: the time to save the model
+        assert (study.best.step, study.costs.checks) == (4, 1)
+        assert study.trials[0].feasible is True
+        assert not study.tell(study.ask(), auc=0.1, eod=0.1)
+
+    def test_a_loop_that_breaks_between_the_multiples_of_its_interval_is_checked_too(self, make_study):
+        study = make_study(fw.ACE(interval=5))
+        trial = study.ask()
+        for step in trial.steps(100):
+            trial.report(auc=step / 10, eod=lambda: 0.2)
+            if step == 7:
+                break
+        study.tell(trial)
+        assert (study.best.step, study.costs.checks, study.costs.saved_checks) == (7, 2, 5)
+
+    def test_a_late_check_that_fails_does_not_stop_what_is_over(self, make_study):
+        study = make_study(fw.ACE(interval="end", tolerance="hard"))
+        trial = study.ask()
+        for step in trial.steps(10):
+            trial.report(auc=0.5, eod=lambda: 0.9)
+            if step == 3:
+                break
+        study.tell(trial)
+        assert (trial.status, trial.stopped) == ("completed", False)
+        assert all(event.verdict is None for event in reported(study))
+        assert study.trials[0].feasible is False
+
+    def test_a_state_that_is_gone_is_not_checked(self, make_study):
+        study = make_study(fw.Never(interval="end"))
+        trial = study.ask()
+        for step in trial.steps(4):  # only the first report offers the constraint
+            trial.report(
+                {"auc": step / 10, **({"eod": lambda: pytest.fail("checked another state")} if step == 1 else {})}
+            )
+        study.tell(trial)
+        trial = study.ask()
+        for step in trial.steps(15):  # training goes on after the last report
+            if step % 10 == 0:
+                trial.report(auc=0.5, eod=lambda: pytest.fail("checked another state"))
+        study.tell(trial)
+        assert [trial.feasible for trial in study.trials] == [None, None]
+
+    def test_a_stopped_trial_is_not_checked(self, make_study):
+        study = make_study(fw.ACE(truncation=0.5, interval="end"))
+        run_curves(study, [[(0.9, {"eod": 0.1})] * 2] * 4)
+        paid = study.costs.checks
+        run_curves(study, [[(0.1, {"eod": 0.1})] * 2])
+        assert study.trials[-1].status == "stopped"
+        assert study.costs.checks == paid
+        assert study.trials[-1].feasible is None
+
+    def test_what_cannot_be_the_best_is_not_checked(self, make_study):
+        study = make_study(fw.Never(interval="end"))
+        run_curves(study, [[(0.9, {"eod": 0.1})], [(0.8, {"eod": 0.1})]])
+        assert study.costs.checks == 1
+
+
+def test_a_nan_or_infinite_objective_fails_the_trial_and_the_study_goes_on(make_study):
+    for broken in (math.nan, math.inf, -math.inf):
+        study = make_study()
+        trial, steps = study.ask(), 0
+        for _ in trial.steps(5):
+            steps += 1
+            decision = trial.report(auc=broken, eod=0.1)
+        study.tell(trial)
+        assert steps == 1
+        assert decision.stop
+        assert decision.reason == f"auc is {broken} at step 1"
+        assert (study.trials[0].status, study.trials[0].reason) == ("failed", decision.reason)
+        study.tell(study.ask(), auc=0.5, eod=0.1)
+        assert study.best.number == 1
+
+
+def test_the_time_of_a_callable_objective_is_training(timed):
+    study, clock = timed()
+
+    def auc():
+        clock.now += 500
+        return 0.5
+
+    study.tell(study.ask(), auc=auc, eod=0.1)
+    assert study.costs.training_seconds == 500e-9
+
+
+@pytest.mark.parametrize(
+    ("metrics", "step", "sentence"),
+    [
+        ({"eod": 0.1}, None, "trial 0: the objective 'auc' is missing from the report"),
+        ({"auc": 0.6, "loss": 0.1}, None, "metric 'loss' was not declared"),
+        ({"auc": 0.6}, 0, "step 0 is too low"),
+        ({"auc": 0.6}, 2, "step 2 was reported already"),
+        ({"auc": 0.6}, 1, "step 1 comes after step 2"),
+        ({"auc": 0.6}, 6, "step 6 is past the last one, 5"),
+    ],
+)
+def test_a_report_that_is_refused_leaves_the_trial_as_it_was(make_study, metrics, step, sentence):
+    study = make_study()
+    trial = study.ask()
+    trial.steps(5)
+    trial.report(auc=0.5, eod=0.1, step=2)
+    with pytest.raises(fw.UsageError, match=sentence):
+        trial.report(metrics, step=step)
+    study.tell(trial)
+    assert (study.trials[0].steps, study.best.step) == (1, 2)
+
+
+def test_a_constraint_that_raises_is_named_and_what_was_measured_is_kept(make_study):
+    study = make_study()
+    trial = study.ask()
+    with pytest.raises(ZeroDivisionError) as caught:
+        trial.report(auc=0.6, eod=lambda model: 1 / 0, checkpoint="model")
+    where = "raised by constraint 'eod' of trial 0 at step 1, called with the checkpoint"
+    assert caught.value.__notes__ == [where]
+    study.tell(trial)
+    assert study.trials[0].metrics == {"auc": 0.6, "eod": None}
+
+
+def test_no_report_is_taken_inside_a_check_nor_after_the_end(make_study):
+    study = make_study(fw.ACE(interval=1, tolerance="hard"))
+    trial = study.ask()
+    with pytest.raises(fw.UsageError, match="it does not report or tell"):
+        trial.report(auc=0.5, eod=lambda: trial.report(auc=0.9))
+    trial.report(auc=0.5, eod=0.9)
+    with pytest.raises(fw.UsageError, match=r"trial 0 is over at step 2 \(eod 0\.9 > 0\.25"):
+        trial.report(auc=0.6, eod=0.1)
+    study.tell(trial)
+    with pytest.raises(fw.UsageError, match=r"trial 0 was told already \(stopped\)"):
+        trial.report(auc=0.6)
