@@ -130,11 +130,6 @@ def run_curves(study, curves, *, lazy=True):
     return everything
 
 
-def parabola(trial):
-    """A loss that is least, 1, where x is 0.3."""
-    return (trial.params["x"] - 0.3) ** 2 + 1.0
-
-
 def judged(terminator, **more):
     """A study of one loss on one parameter, with a terminator, by random search."""
     kinds = {"sampler": fw.Random(), "seed": 0, **more}

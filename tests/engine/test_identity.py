@@ -10,8 +10,9 @@ from fairway.engine.identity import Identity
 from fairway.engine.verify import verify
 from fairway.terminators.terminator import Terminator, Verdict
 from fairway.testing import MIXED
-from tests.conftest import LINE, SPACE, TERMINATORS, judged, parabola
+from tests.conftest import LINE, SPACE, TERMINATORS, judged
 from tests.engine.logs import LIMITS, STOPPERS
+from tests.trainings import parabola
 
 
 def test_an_identity_comes_back_from_json():

@@ -13,8 +13,9 @@ from fairway.engine.clock import VirtualClock
 from fairway.engine.events import Judged, Told
 from fairway.storage.memory import MemoryLog
 from fairway.terminators.terminator import Terminator, Verdict
-from tests.conftest import SPACE, judged, parabola
+from tests.conftest import SPACE, judged
 from tests.engine.logs import LIMITS, acts_up_to, fingerprint, live, reopen, stoppers
+from tests.trainings import parabola
 
 
 @given(stoppers, acts_up_to(40), acts_up_to(20))

@@ -12,8 +12,9 @@ from fairway.engine.events import SAVED, Judged, Reported, Told, from_json, to_j
 from fairway.engine.verify import verify
 from fairway.storage.memory import MemoryLog
 from fairway.terminators.terminator import Terminator, Verdict
-from tests.conftest import judged, parabola, run_curves
+from tests.conftest import judged, run_curves
 from tests.engine.logs import acts_up_to, live, stoppers
+from tests.trainings import parabola
 
 
 @given(stoppers, acts_up_to(60), st.integers(1, 3))

@@ -18,16 +18,10 @@ import fairway as fw
 from fairway.engine.events import Reported, Told
 from fairway.engine.verify import verify
 from fairway.storage.memory import MemoryLog
+from tests.trainings import slow_rise as train
+from tests.trainings import wait_for
 
 BACKENDS = ["process", "thread"]
-
-
-def train(trial):
-    x = trial.params["x"]
-    for step in trial.steps(20):
-        time.sleep(0.002)
-        trial.report(auc=x * (1 - 0.5**step), eod=lambda: x / 3)
-    trial.note(process=os.getpid())
 
 
 def check(study, trials):
@@ -37,9 +31,14 @@ def check(study, trials):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_workers_share_the_trials_of_a_run(make_study, backend):
+def test_workers_share_the_trials_of_a_run(make_study, tmp_path, backend):
+    def together(trial):
+        (tmp_path / f"{os.getpid()} {threading.get_ident()}").touch()
+        wait_for(3, tmp_path)  # all are there, however long one takes to start
+        train(trial)
+
     study = make_study()
-    study.optimize(train, trials=30, workers=3, backend=backend)
+    study.optimize(together, trials=30, workers=3, backend=backend)
     check(study, 30)
     assert study.ended == "30 trials were run"
     assert study.counts["failed"] == 0

@@ -9,7 +9,8 @@ from fairway.cli import main
 from fairway.runners.progress import describe
 from fairway.terminators.terminator import Terminator
 from fairway.testing import check_terminator
-from tests.conftest import TERMINATORS, judged, make_recording, parabola
+from tests.conftest import TERMINATORS, judged, make_recording
+from tests.trainings import parabola
 
 
 @pytest.mark.parametrize("terminator", TERMINATORS, ids=str)
