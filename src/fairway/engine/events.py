@@ -1,7 +1,7 @@
-"""The vocabulary of a study's log, and its JSON. History, ranks, costs and the best checkpoint are folds of these.
+"""The vocabulary of a study's log, and its JSON. Everything else that is known of a study is replayed from these.
 
-Times are integer nanoseconds, so that sums do not depend on the order of adding. What was never measured is told apart
-from what was measured as NaN by the price paid for it: see `ABSENT` and `SAVED`.
+Times are integer nanoseconds, so that sums do not depend on the order of adding. The price of a
+constraint tells what was never measured from what was measured as NaN: see `ABSENT` and `SAVED`.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Asked:
 class Reported:
     """Reports of one trial, n rows since its last flush.
 
-    `worker` ruled on them; `acts` numbers its rulings, and `seen` is the log position up to which it had folded in
-    what others wrote: enough to rule again and compare. Fixing the trial's interval and choosing to pay are acts too,
-    and come before the ruling. A row without training (`train_ns` ABSENT) is a constraint paid later for a checkpoint
+    `worker` ruled on them; `acts` numbers its rulings, and `seen` is the log position up to which it had replayed what
+    others wrote: enough to rule again and compare. Fixing the trial's interval and choosing to pay are acts too, and
+    come before the ruling. A row without training (`train_ns` ABSENT) is a check, made later, of a checkpoint that was
     reported before.
     """
 
@@ -91,9 +91,9 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A trial ended; `checkpoint` stands for it, None if it measured nothing. The rest spares readers its reports.
+    """A trial ended; `checkpoint` stands for it, None if it measured nothing. The sums spare readers its reports.
 
-    `peak` is its best objective, whatever its limits; `checks` were paid for, `saved` offered and not called.
+    `peak` is its best objective, whatever its constraints; `checks` were paid for, `saved` offered and not called.
     """
 
     number: int
@@ -119,7 +119,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the terminator said of the first `finished` trials to finish; it may be asked again and must agree."""
+    """The terminator's verdict on the first `finished` trials to finish; asked again, it must agree."""
 
     worker: int  # whose terminator it is
     finished: int
@@ -132,7 +132,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A run of the study ended; a later `Asked` says that it went on."""
+    """A run of the study ended; a later `Asked` says that it was resumed."""
 
     reason: str
     at: float
@@ -155,7 +155,7 @@ _COLUMNS = {
 
 
 def claim(event: Event) -> str | None:
-    """What only one event of a log may take: a worker's number, a trial's number, a trial's end.
+    """What only one event of a log may have: a worker's number, a trial's number, a trial's end.
 
     >>> claim(Asked(number=7, params={}, at=0.0, worker=0))
     'asked 7'
@@ -197,14 +197,14 @@ def from_json(data: Mapping[str, Any]) -> Event:
 def _checkpoint(
     step: Any, objective: Any, values: Any, noise: Any = None, folds: Any = 1, of: Any = None
 ) -> Checkpoint:
-    """A checkpoint from its JSON; older logs know no noise, or not of how many folds."""
+    """A checkpoint from its JSON; older logs have no noise, or not the number of folds in all."""
     numbers = tuple(None if value is None else float(value) for value in values)
     spread = None if noise is None else float(noise)
     return Checkpoint(int(step), float(objective), numbers, spread, int(folds), int(folds if of is None else of))
 
 
 def _of_all(noise: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The column of that name (k, 4), also where an older log did not say of how many folds: of all."""
+    """The column of that name (k, 4); an older log does not say how many folds there are in all."""
     if noise.ndim == 2 and noise.shape[1] == 3:  # noqa: PLR2004
         return np.column_stack([noise, noise[:, 2]])
     return noise.reshape(-1, 4)

@@ -24,6 +24,10 @@ class Verdict(NamedTuple):
     """What a terminator returns: whether to stop, a sentence that says why, and the numbers compared.
 
     A verdict is true if the search should stop. `value` and `threshold` are NaN if nothing was compared.
+
+    >>> import fairway as fw
+    >>> bool(fw.Verdict(stop=True, reason="the budget is spent"))
+    True
     """
 
     stop: bool
