@@ -407,9 +407,7 @@ def _check_claims(log: Log) -> None:
         assert returned is None, f"{name}.append returned {returned}, but {claim(taken)!r} was taken: None is expected"
         _check_same(f"{name}.read() after a refused append", log.read(), written)
     length = log.append([Asked(5, {}, 0.0, 0)])
-    assert length == 4, (
-        f"{name}.append returned {length} for a claim that only a refused append had made: 4 is expected"
-    )
+    assert length == 4, f"{name}.append returned {length} for a claim made by a refused append only: 4 is expected"
 
 
 def _check_threads(log: Log, batches: int = 20) -> None:
