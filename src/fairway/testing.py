@@ -19,7 +19,7 @@ import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import FrozenInstanceError, fields, is_dataclass
+from dataclasses import FrozenInstanceError, fields
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import cloudpickle
@@ -40,7 +40,7 @@ from fairway.stoppers.stopper import Stopper, StopperState
 from fairway.study import Study
 from fairway.terminators.terminator import Terminator, Verdict
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 MIXED: dict[str, Parameter] = {
     "rate": Float(1e-4, 1.0, log=True),
@@ -67,8 +67,8 @@ def check_sampler(sampler: Sampler, *, trials: int = 40) -> None:
 def check_stopper(stopper: Stopper) -> None:
     """Check that a stopper is plain data, and that every replica of its state decides the same.
 
-    Workers decide from replicas of one state, which record each other's reports in different orders, are copied and
-    sent between processes. A stopper that depends on that order cannot be verified from the log.
+    Each worker decides from its own replica of the state. Replicas are copied, sent between processes, and record other
+    workers' reports in different orders, so a stopper that depends on that order would make workers disagree.
     """
     _check_configuration(stopper)
     for constraints in (_CONSTRAINTS, ()):
@@ -109,7 +109,7 @@ def check_storage(make_log: Callable[[], Log]) -> None:
     _check_threads(make_log())
 
 
-def _fresh(part: T) -> T:
+def _fresh(part: _T) -> _T:
     """An equal configuration, built from the fields."""
     return type(part)(**{item.name: getattr(part, item.name) for item in fields(part)})  # type: ignore[arg-type]
 
@@ -246,7 +246,6 @@ _Act: TypeAlias = _Report | _Finish
 def _check_configuration(stopper: Stopper) -> None:
     name, declared = type(stopper).__name__, {item.name: getattr(stopper, item.name) for item in fields(stopper)}
     undeclared = set(vars(stopper)) - set(declared)
-    assert is_dataclass(stopper), f"{name}: decorate it with @dataclass(frozen=True)"
     assert not undeclared, f"{name}: {undeclared} are not fields of the dataclass, so they are lost in storage"
     try:
         setattr(stopper, "interval", stopper.interval)  # noqa: B010 - the type checker knows that it is frozen
@@ -408,9 +407,7 @@ def _check_claims(log: Log) -> None:
         assert returned is None, f"{name}.append returned {returned}, but {claim(taken)!r} was taken: None is expected"
         _check_same(f"{name}.read() after a refused append", log.read(), written)
     length = log.append([Asked(5, {}, 0.0, 0)])
-    assert length == 4, (
-        f"{name}.append returned {length} for a claim that only a refused append had made: 4 is expected"
-    )
+    assert length == 4, f"{name}.append returned {length} for a claim made by a refused append only: 4 is expected"
 
 
 def _check_threads(log: Log, batches: int = 20) -> None:
