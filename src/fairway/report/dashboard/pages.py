@@ -60,7 +60,7 @@ def routes(desk: Desk) -> Starlette:
     def trial(request: Request) -> Response:
         watch = watched(request)
         k, name, key = _number(request, watch), shown(watch.name, 80), quote(watch.name, safe="")
-        found = content.trial(watch.still(), k)
+        found = content.trial(watch.view.still(), k)
         back = f"/study?name={key}"
         links = {"previous": f"/trial?name={key}&number={max(k - 1, 0)}", "next": f"/trial?name={key}&number={k + 1}"}
         raw = {"first": " hidden" if k == 0 else "", "last": " hidden" if found["last"] else ""}
@@ -70,7 +70,7 @@ def routes(desk: Desk) -> Starlette:
 
     def trial_json(request: Request) -> Response:
         watch = watched(request)
-        view, k = watch.still(), _number(request, watch)
+        view, k = watch.view.still(), _number(request, watch)
         return _json(compact({"trial": content.trial(view, k), "charts": content.charts(one_curve(view, k))}))
 
     def events(request: Request) -> Response:

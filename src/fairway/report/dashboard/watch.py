@@ -38,7 +38,7 @@ class Drawing:
         with self._lock:
             began, version = time.monotonic(), watch.version
             if self._version != version and began >= self._due:
-                self._charts, self._version = compact(content.charts(self._draw(watch.still()))), version
+                self._charts, self._version = compact(content.charts(self._draw(watch.view.still()))), version
                 now = time.monotonic()
                 self._due = now + max(self._least, 3 * (now - began))
             wait = max(self._due - time.monotonic(), 0.5)
@@ -135,10 +135,6 @@ class Watch:
     def charts(self, *, slow: bool = False) -> str:
         """The pictures, or those that take their time, as JSON."""
         return (self._slow if slow else self._quick).shown(self)
-
-    def still(self) -> View:
-        """The view as it is now: a drawing takes a while, and news must not wait for it."""
-        return self.view.still()
 
     def facts(self) -> dict[str, Any]:
         """A line in the list of studies."""
