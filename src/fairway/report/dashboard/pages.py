@@ -113,7 +113,7 @@ def _number(request: Request, watch: Watch) -> int:
 
 
 def _sorry(request: Request, error: Exception) -> Response:
-    """A sentence in place of what was asked for; the guard tells the terminal of a fault of ours."""
+    """A sentence in place of the answer; for a bug of ours the guard also writes to the terminal."""
     text, status, heading = shown(error, 600), 404, "Not found"
     if isinstance(error, HTTPException):
         status, text = error.status_code, "There is no such page." if error.status_code == status else error.detail
@@ -161,7 +161,7 @@ def _json(text: str, status: int = 200) -> Response:
 
 @cache
 def _asset(name: str) -> tuple[bytes, bytes, str]:
-    """A file's bytes, the same packed, and a name for just these bytes."""
+    """A file's bytes, the same compressed, and their hash."""
     body = _ASSETS[name][1]().encode()
     return body, gzip.compress(body, 6, mtime=0), hashlib.sha256(body).hexdigest()[:16]
 
