@@ -77,9 +77,9 @@ class Desk:
             elif not known.feed.listeners:
                 known.update()
             self.watches[name] = known  # the last one, as it is the latest used
-            idle = [one for one, watch in self.watches.items() if not watch.feed.listeners]
+            idle = [one for one, watch in tuple(self.watches.items()) if not watch.feed.listeners]
             for one in idle[:-KEPT]:
-                del self.watches[one]
+                self.watches.pop(one, None)
         return known
 
     def studies(self, seconds: float = 0.0) -> list[dict[str, Any]]:
