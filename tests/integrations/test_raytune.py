@@ -13,10 +13,10 @@ import pytest
 import fairway as fw
 
 ray = pytest.importorskip("ray")
-from fairway.integrations.raytune.results import TuneBridge  # noqa: E402
 from ray import tune  # noqa: E402
 
 from fairway.integrations.raytune import SamplerSearch, StopperScheduler, TerminatorStopper, report  # noqa: E402
+from fairway.integrations.raytune.results import TuneBridge  # noqa: E402
 from fairway.integrations.raytune.spaces import Table  # noqa: E402
 from tests.conftest import make_recording  # noqa: E402
 

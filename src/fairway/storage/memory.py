@@ -27,11 +27,11 @@ class MemoryLog(Log):
         self.append(events)
 
     def append(self, events: Sequence[Event]) -> int | None:
-        claims = {taken for event in events if (taken := claim(event)) is not None}
+        claims = [taken for event in events if (taken := claim(event)) is not None]
         with self._lock:
-            if not self._claims.isdisjoint(claims):
+            if len(set(claims)) < len(claims) or not self._claims.isdisjoint(claims):
                 return None
-            self._claims |= claims
+            self._claims.update(claims)
             self._events.extend(events)
             return len(self._events)
 

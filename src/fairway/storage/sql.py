@@ -154,7 +154,8 @@ class SqlLog:
                     raise StorageError("the study was deleted while it ran; what it told is gone with it")
                 for i, row in enumerate(rows):
                     row["position"] = length - len(rows) + i
-                connection.execute(schema.event.insert(), rows)
+                if rows:
+                    connection.execute(schema.event.insert(), rows)
         except IntegrityError:
             return None
         return int(length)
