@@ -17,13 +17,14 @@ from fairway.engine.record import Best, TrialRecord
 from fairway.engine.trial import Trial
 from fairway.errors import MissingDependency, UsageError
 from fairway.history import History
+from fairway.parameters import Parameter, Value
 from fairway.problem import Constraint, Objective, Problem
 from fairway.runners import optimize
 from fairway.runners.rebuild import rebuild
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
 from fairway.seeds import trial_seed
-from fairway.space import Parameter, Space, Value
+from fairway.space import Space
 from fairway.stoppers.pilot import Pilot
 from fairway.stoppers.stopper import Stopper
 from fairway.storage.memory import MemoryLog

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fairway.errors import UsageError
 from fairway.feasibility import Checkpoint
-from fairway.space import Value
+from fairway.parameters import Value
 
 ABSENT = -1
 """A price that says: this constraint was not offered at this report (or, for training: there was none)."""

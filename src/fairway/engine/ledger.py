@@ -18,8 +18,9 @@ from fairway.engine.record import TrialRecord
 from fairway.errors import StorageError
 from fairway.feasibility import Checkpoint
 from fairway.history import Columns, History
+from fairway.parameters import Value
 from fairway.problem import Problem
-from fairway.space import Space, Value
+from fairway.space import Space
 
 _SUMS = ("checkpoint", "peak", "steps", "total", "interval", "train_ns", "check_ns", "checks", "saved", "means")
 """What the end of a trial says of its reports, by the names that `Told` and `Course` share."""

@@ -27,8 +27,8 @@ from fairway.engine.referee import Referee
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.history import History
+from fairway.parameters import Value
 from fairway.seeds import fresh_seed, stream, trial_seed
-from fairway.space import Value
 from fairway.terminators.terminator import Verdict
 
 logger = logging.getLogger("fairway")

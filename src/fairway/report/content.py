@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fairway.engine.ledger import Course
+from fairway.parameters import Choice, Float, Int, Parameter
 from fairway.report.chart import Chart
 from fairway.report.summary import summarize
 from fairway.report.view import STRATA, View
-from fairway.space import Choice, Float, Int, Parameter
 from fairway.text import goal, shown
 
 STATUSES = ("running", "completed", "stopped", "failed")

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway.errors import MissingDependency
+from fairway.parameters import Choice, Float, Int, Parameter
 from fairway.report.chart import Axis, Bars, Chart, Line, Panel, Words
 from fairway.report.charts.rows import LAYERS, MOST, Rows, empty, held, outside, span, thinned
 from fairway.report.marks import Mark
 from fairway.report.view import STRATA, View
 from fairway.seeds import stream
-from fairway.space import Choice, Float, Int, Parameter
 from fairway.study import Study
 from fairway.text import named, number
 
