@@ -160,7 +160,7 @@ def test_a_view_of_a_database_knows_what_running_trials_have_reported(tmp_path):
         trial.report(auc=0.5 + step / 10, eod=0.1)
         if step == 3:
             break
-    study._owner.flush()
+    study.owner.journal.flush()
     assert view.update()
     assert view.trials == View.read(url, "credit").trials == study.trials
     assert (view.best.number, view.best.step, view.counts["running"]) == (1, 3, 1)
