@@ -39,7 +39,7 @@ class Enqueued:
     """A configuration that waits to be run before the sampler is asked again."""
 
     params: Mapping[str, Value]
-    losses: int = 0  # how often a trial of it was lost with its worker
+    times_lost: int = 0  # how often a trial of it was lost with its worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Reported:
     check_ns: NDArray[np.int64]  # (n, m): what was paid, or ABSENT or SAVED
     payments: NDArray[np.int64]  # (k, 3): a row at which the worker chose to pay, its act, what it had seen then
     noise: NDArray[np.float64]  # (k, 4): a row whose objective came as `Folds`, its noise, how many folds, of how many
-    verdict: str | None = None  # the stopper's reason, where it ended the trial at the last row
+    stop_reason: str | None = None  # the stopper's reason, where it ended the trial at the last row
     over: bool = False  # the trial had no step left after these, so that there was nothing to stop
 
     @property
@@ -142,6 +142,7 @@ Event: TypeAlias = Opened | Enqueued | Asked | Reported | Told | Judged | Ended
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (Opened, Enqueued, Asked, Reported, Told, Judged, Ended)
 }
+_RENAMED = {"losses": "times_lost", "verdict": "stop_reason"}  # as the first version called them
 _COLUMNS = {
     "acts": np.int64,
     "step": np.int64,
@@ -177,6 +178,9 @@ def from_json(data: Mapping[str, Any]) -> Event:
     try:
         content = dict(data)
         kind = _KINDS[content.pop("event")]
+        for old, new in _RENAMED.items():
+            if old in content:
+                content[new] = content.pop(old)
         if kind is Reported:
             for name, dtype in _COLUMNS.items():
                 content[name] = np.array(content.get(name, []) if name == "noise" else content[name], dtype)

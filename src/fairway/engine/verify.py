@@ -184,7 +184,7 @@ class _Worker:
                 self._result.expect(holds=not missed, otherwise=wrong)
         why, _ = self._referee.rule(number, row)
         reason = None if why is None or row.last else self._referee.reason(row.objective, row.values, why)
-        written = event.verdict if i == len(event.step) - 1 else None
+        written = event.stop_reason if i == len(event.step) - 1 else None
         if written is not None:
             self._stops[number] = written
         again = f"{where}: {written or 'continued'}; ruled again: {reason or 'continues'}"
