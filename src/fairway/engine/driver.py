@@ -1,9 +1,9 @@
 """A running trial's own state, and the one door for code that runs trials without being their user.
 
 A simulator, a worker process, a boosting callback or another tuner takes a trial through its driver: fix the number of
-steps (`begin`), measure a report (`measure`), have the referee rule on it (`settle`), end it for another reason (`cut`),
-bring it to its end (`finish`). Measuring and settling are two calls because in virtual time they happen at different
-moments. The user's `Trial` is a thin face on the same object.
+steps (`begin`), measure a report (`measure`), have the referee rule on it (`settle`), end it for some other reason
+(`cut`), bring it to its end (`finish`). Measuring and settling are two calls because in virtual time they happen at
+different moments. The user's `Trial` is a thin face on the same object.
 
 `measure` and `settle` are the hot path of fairway: together they take microseconds.
 """
@@ -36,9 +36,9 @@ _new = tuple.__new__  # makes a named tuple in a third of the time that its own 
 class Driver:
     """One running trial, from its first step to its end.
 
-    `drain` writes a batch that has waited too long; without one, its rows stay until somebody drains them. Set `on_best` to a function
-    of the step and the objective to hear of each checkpoint that becomes the best of the study, also by a check that
-    is paid for when training has ended.
+    `drain` writes a batch that has waited too long; without one, its rows stay until somebody drains them.
+    `on_best` is called with the step and the objective of each checkpoint that becomes the best of the study, also by
+    a check that is paid for when training has ended.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
