@@ -195,9 +195,7 @@ def _print_study(view: View, *, last: int, as_json: bool) -> None:
     elif ledger.verdicts:
         _print(f"last verdict: {ledger.verdicts[-1].reason}")
     if last > 0 and records:
-        rows = [
-            (str(one.number), one.status, _feasible(one), _pairs(one.metrics), one.reason) for one in records[-last:]
-        ]
+        rows = [(str(r.number), r.status, _feasible(r), _pairs(r.metrics), r.reason) for r in records[-last:]]
         _print_table(("trial", "status", "feasible", "metrics", "reason"), rows)
 
 

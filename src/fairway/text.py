@@ -8,7 +8,7 @@ from typing import Any
 from fairway.problem import Constraint, Problem
 
 _NAME = 60  # letters of a name within a sentence
-_UNITS = (  # used from so many seconds on, seconds in one, its name, its short name
+_UNITS = (  # the least seconds to use it for, its length in seconds, its name, its short name
     (172_800.0, 86_400.0, "days", "days"),
     (7200.0, 3600.0, "hours", "h"),
     (120.0, 60.0, "minutes", "min"),

@@ -35,7 +35,7 @@ def test_rows_become_columns_and_say_who_ruled_on_them(referee):
     assert event.step.tolist() == [1, 2]
     assert event.check_ns.tolist() == [[SAVED], [5]]
     assert event.payments.tolist() == [[1, 9, 5]]
-    assert (event.over, event.verdict) == (False, None)
+    assert (event.over, event.stop_reason) == (False, None)
 
 
 def test_folds_and_the_last_step_are_kept(referee):

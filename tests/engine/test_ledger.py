@@ -32,7 +32,9 @@ def test_it_does_not_matter_where_batches_of_reports_end(stopper, acts, data):
             if len(event.step[part]):
                 rows = {name: getattr(event, name)[part] for name in columns}
                 end = part.stop == len(event.step)
-                log.append([replace(event, **rows, verdict=event.verdict if end else None, over=event.over and end)])
+                log.append(
+                    [replace(event, **rows, stop_reason=event.stop_reason if end else None, over=event.over and end)]
+                )
     assert fingerprint(reopen(study, log)) == fingerprint(study)
 
 
@@ -47,7 +49,8 @@ def test_a_damaged_log_is_refused_with_a_sentence(make_study):
         ([opened, Asked(0, {"x": 0.5}, 0.0, 0, queued=True)], "the log takes trial 0 from an empty queue"),
     ):
         broken = MemoryLog()
-        broken.append(events)
+        for event in events:
+            broken._events.append(event)  # past its claims
         with pytest.raises(fw.StorageError, match=sentence):
             make_study(storage=broken)
 

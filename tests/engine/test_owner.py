@@ -272,3 +272,33 @@ def test_a_configuration_that_is_lost_with_its_worker_is_tried_once_more_and_not
     assert [trial.status for trial in third.trials] == ["failed", "failed", "running"]
     with pytest.raises(fw.UsageError, match="trial 0 was ended by another worker"):
         first.tell(lost, auc=0.5, eod=0.1)
+
+
+class Raced(MemoryLog):
+    """A log that somebody else opens between our first look at it and our first write."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.other = other
+
+    def append(self, events):
+        other, self.other = self.other, None
+        if other is not None:
+            other(self)
+        return super().append(events)
+
+
+def test_who_opens_a_study_second_takes_the_seed_of_the_first():
+    log = Raced(lambda log: fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], seed=77, storage=log))
+    study = fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], storage=log)
+    assert study.seed == 77
+    assert study.owner.referee.worker == 1
+
+
+def test_who_opens_another_study_second_is_refused():
+    log = Raced(lambda log: fw.Study(SPACE, fw.Minimize("loss"), seed=0, storage=log))
+    with pytest.raises(fw.UsageError, match="the study in this storage has another objective"):
+        fw.Study(SPACE, fw.Maximize("auc"), seed=0, storage=log)
+    log = Raced(lambda log: fw.Study(SPACE, fw.Minimize("loss"), seed=1, storage=log))
+    with pytest.raises(fw.UsageError, match="the study in this storage has seed 1"):
+        fw.Study(SPACE, fw.Minimize("loss"), seed=0, storage=log)

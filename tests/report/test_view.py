@@ -151,6 +151,25 @@ def test_a_thinned_curve_has_its_ends(n, most, data):
     assert (stratum[thin.step] == thin.stratum).all()
 
 
+def test_a_view_of_a_database_knows_what_running_trials_have_reported(tmp_path):
+    url = f"sqlite:///{tmp_path}/study.db"
+    study = fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], storage=url, name="credit", seed=0)
+    study.tell(study.ask(), auc=0.5, eod=0.1)
+    view, trial = View.read(url, "credit"), study.ask()
+    for step in trial.steps(10):
+        trial.report(auc=0.5 + step / 10, eod=0.1)
+        if step == 3:
+            break
+    study.owner.journal.flush()
+    assert view.update()
+    assert view.trials == View.read(url, "credit").trials == study.trials
+    assert (view.best.number, view.best.step, view.counts["running"]) == (1, 3, 1)
+    assert not view.update()
+    study.tell(trial)
+    assert view.update()
+    assert view.trials == study.trials
+
+
 def test_a_still_view_stays_as_it_was():
     study = fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], seed=0)
     study.tell(study.ask(), auc=0.5, eod=0.1)

@@ -79,7 +79,7 @@ def history_of(losses, partial):
         trial = study.ask()
         trial.report(loss=loss)
         trial.driver.cut("made to stop" if stop else "")
-        trial.driver.batch.verdict = ""
+        trial.driver.batch.stop_reason = ""
         study.tell(trial)
     return study.history
 

@@ -16,13 +16,13 @@ from fairway.engine.referee import Referee
 class Batch:
     """What a trial has reported since its rows were last drained. The referee's lock guards it."""
 
-    __slots__ = ("_begun_seen", "_over", "_referee", "_rows", "begun", "drained_ns", "number", "pace", "verdict")
+    __slots__ = ("_begun_seen", "_over", "_referee", "_rows", "begun", "drained_ns", "number", "pace", "stop_reason")
 
     def __init__(self, number: int, referee: Referee, now: int) -> None:
         self.number = number
         self.drained_ns = now  # when it was last drained, by the trial's clock
         self.pace = Pace(None, None, at_end=False)
-        self.verdict = ""  # why the stopper ended the trial
+        self.stop_reason = ""  # why the stopper ended the trial
         self._referee = referee
         self.begun = self._begun_seen = -1  # the act that fixed the pace, and what the worker had seen; -1: not yet
         self._over = False  # no step is left
@@ -62,7 +62,7 @@ class Batch:
             check_ns=np.array([row.prices for row in rows], np.int64).reshape(shape),
             payments=np.array(payments, np.int64).reshape(-1, 3),
             noise=np.array(spreads, np.float64).reshape(-1, 4),
-            verdict=self.verdict or None,
+            stop_reason=self.stop_reason or None,
             over=self._over,
         )
 

@@ -1,9 +1,9 @@
-"""The driver's door: what runs a trial without being its user drives it through here.
+"""A running trial's own state, and the one door for code that runs trials without being their user.
 
-A simulator, a worker process, a boosting callback or another tuner holds a `Driver`. It fixes the trial's number of
-steps (`begin`), measures a report (`measure`), has the referee rule on it (`settle`), may end it for a reason of its
-own (`cut`) and brings it to its end (`finish`). Measuring and settling are two calls because in virtual time they
-happen at different moments. The user's `Trial` is a thin face on the same object.
+A simulator, a worker process, a boosting callback or another tuner takes a trial through its driver: fix the number of
+steps (`begin`), measure a report (`measure`), have the referee rule on it (`settle`), end it for some other reason
+(`cut`), bring it to its end (`finish`). Measuring and settling are two calls because in virtual time they happen at
+different moments. The user's `Trial` is a thin face on the same object.
 
 `measure` and `settle` are the hot path of fairway: together they take microseconds.
 """
@@ -36,9 +36,9 @@ _new = tuple.__new__  # makes a named tuple in a third of the time that its own 
 class Driver:
     """One running trial, from its first step to its end.
 
-    `drain` writes a batch that has waited too long; without one, reports are kept nowhere. Set `on_best` to a function
-    of the step and the objective to hear of each checkpoint that becomes the best of the study, also by a check that
-    is paid for when training has ended.
+    `drain` writes a batch that has waited too long; without one, its rows stay until somebody drains them.
+    `on_best` is called with the step and the objective of each checkpoint that becomes the best of the study, also by
+    a check that is paid for when training has ended.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
@@ -135,7 +135,10 @@ class Driver:
         step: int | None = None,
         checkpoint: Any = None,
     ) -> Observation | None:
-        """Measure the objective, what it cost, and those constraints that are worth their price; None: it failed."""
+        """Measure the objective, what it cost, and those constraints that are worth their price; None: it failed.
+
+        The first report begins the trial, if nobody has. To pay for constraints is an act of the referee's.
+        """
         now = self._clock()
         batch, pace = self.batch, self.batch.pace
         if self.reason or self._paying or self.status != "running":
@@ -190,13 +193,16 @@ class Driver:
         return _new(Observation, (step, objective, loss, values, prices, self._unpaid, train_ns, last, spread, payment))
 
     def settle(self, observation: Observation) -> Decision:
-        """Have the referee rule on what was measured."""
+        """Have the referee rule on what was measured, and keep the row.
+
+        A report past the deadline ends the trial. A batch that has waited for a second is drained here.
+        """
         referee, batch = self.referee, self.batch
         with referee.lock:
-            verdict, best = referee.rule(self.number, observation)
+            why, best = referee.rule(self.number, observation)
             batch.add(observation)
-            if verdict is not None and not observation.last:  # before anybody drains the row without it
-                self.reason = batch.verdict = referee.reason(observation.objective, observation.values, verdict)
+            if why is not None and not observation.last:  # before anybody drains the row without it
+                self.reason = batch.stop_reason = referee.reason(observation.objective, observation.values, why)
         self.last_step = max(self.last_step, observation.step)
         self._mark = now = self._clock()
         if now > self._deadline and not observation.last and not self.reason:
@@ -212,7 +218,7 @@ class Driver:
     def look_back(self) -> Observation | None:
         """The check at the end of training, if it is still to be made and worth its price."""
         kept, self._awaiting = self._awaiting, None
-        if kept is None or self.batch.verdict or self.failed:
+        if kept is None or self.batch.stop_reason or self.failed:
             return None
         if kept.checkpoint is None and self.step > self.last_step:
             return None  # training continued after the report, so its state is gone
@@ -265,7 +271,10 @@ class Driver:
     # Paying
 
     def _choose(self, report: Report, train_ns: int, *, lazy: bool, last: bool) -> tuple[int, int] | None:
-        """The choice to pay at this report, as an act of the referee; None if it is not paid for now."""
+        """The choice to pay at this report, as an act of the referee; None if it is not paid for now.
+
+        A report that is not paid for may wait for the check at the end.
+        """
         pace, kept, referee = self.batch.pace, self._awaiting, self.referee
         if pace.interval != 1:
             better = lazy and (kept is None or report.standing < kept.standing)

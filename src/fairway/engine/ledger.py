@@ -18,8 +18,9 @@ from fairway.engine.record import TrialRecord
 from fairway.errors import StorageError
 from fairway.feasibility import Checkpoint
 from fairway.history import Columns, History
+from fairway.parameters import Value
 from fairway.problem import Problem
-from fairway.space import Space, Value
+from fairway.space import Space
 
 _SUMS = ("checkpoint", "peak", "steps", "total", "interval", "train_ns", "check_ns", "checks", "saved", "means")
 """What the end of a trial says of its reports, by the names that `Told` and `Course` share."""
@@ -33,11 +34,11 @@ class Course:
     worker: int
     x: NDArray[np.float64]
     began: float
-    losses: int = 0  # trials of this configuration before it, each lost with its worker
+    times_lost: int = 0  # trials of this configuration before it, each lost with its worker
     ended: float = math.nan
     status: Status = "running"
     reason: str = ""
-    verdict: str | None = None  # why the stopper ended it
+    stop_reason: str | None = None  # why the stopper ended it
     checkpoint: Checkpoint | None = None  # the one that stands for the trial
     peak: Checkpoint | None = None  # the one with the best objective, whatever its constraints
     means: Mapping[int, float] = field(default_factory=dict)  # the objective after so many folds, with others to come
@@ -108,8 +109,8 @@ class Ledger:
             raise StorageError(f"the log asks for trial {event.number} where {len(self.courses)} is due: it is damaged")
         if event.queued and not self.queue:
             raise StorageError(f"the log takes trial {event.number} from an empty queue: it is damaged")
-        losses = self.queue.popleft().losses if event.queued else 0
-        course = Course(event.params, event.worker, self._space.encode(event.params), event.at, losses)
+        times_lost = self.queue.popleft().times_lost if event.queued else 0
+        course = Course(event.params, event.worker, self._space.encode(event.params), event.at, times_lost)
         self.courses.append(course)
         self.running[event.number] = course
         self.ended = None
@@ -122,7 +123,7 @@ class Ledger:
             return  # its worker was given up, and did not know it yet
         for name, value in self._with(course, event).items():
             setattr(course, name, value)
-        course.verdict = event.verdict
+        course.stop_reason = event.stop_reason
         self._note_best(event.number, course)
 
     def _note_best(self, number: int, course: Course) -> None:
@@ -156,7 +157,7 @@ class Ledger:
         if event.status == "failed":
             self.last_failure = f"trial {event.number}: {event.reason}"
         by_stopper = event.left > 0 if event.by_stopper is None else event.by_stopper
-        if course.verdict is not None or by_stopper:
+        if course.stop_reason is not None or by_stopper:
             self.last_stop = f"trial {event.number}: {event.reason}"
         self.train_saved_ns += event.left * course.train_ns // max(course.steps, 1)
         measured = None if event.status == "failed" else event.checkpoint
@@ -169,7 +170,7 @@ class Ledger:
         course = self.courses[told.number]
         known = {name: getattr(course, name) for name in (*_SUMS, "last_step")} | self._with(course, batch)
         last_step, total = known.pop("last_step"), known["total"]
-        stopped = course.verdict if batch is None else batch.verdict
+        stopped = course.stop_reason if batch is None else batch.stop_reason
         left = 0 if stopped is None or total is None else total - last_step
         return replace(told, left=left, by_stopper=stopped is not None, **known)
 

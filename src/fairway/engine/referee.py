@@ -41,8 +41,8 @@ class Referee:
         self._counts_costs = type(self.state).spend is not StopperState.spend
         self.lock = threading.RLock()  # trials of several threads may share a referee
         self.worker = worker
-        self.acts = 0  # own rulings so far: numbers the rows of the log
-        self.seen = 0  # the log position up to which others' events are folded in
+        self.acts = 0  # own acts so far: begin, commit, rule and finish are one each
+        self.seen = 0  # the log position up to which others' events are replayed
         self.incumbent: Incumbent | None = None
         self.bar = math.inf  # the loss that a report must reach before its constraints are worth paying for
         self.train_ns = 0

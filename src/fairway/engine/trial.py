@@ -12,8 +12,8 @@ from fairway.engine.driver import Driver
 from fairway.engine.events import Status
 from fairway.engine.measurement import Given
 from fairway.errors import UsageError
+from fairway.parameters import Value
 from fairway.problem import Problem
-from fairway.space import Value
 
 
 class Trial:

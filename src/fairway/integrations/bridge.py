@@ -11,10 +11,11 @@ from typing import Any, Generic, TypeVar
 from fairway.engine.log import Log
 from fairway.engine.trial import Trial
 from fairway.feasibility import Checkpoint
+from fairway.parameters import Int, Value
 from fairway.problem import Problem
 from fairway.samplers.random import Random
 from fairway.samplers.sampler import Sampler
-from fairway.space import Int, Space, Value
+from fairway.space import Space
 from fairway.stoppers.never import Never
 from fairway.stoppers.stopper import Stopper
 from fairway.storage.memory import MemoryLog

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fairway.engine.ledger import Course
+from fairway.parameters import Choice, Float, Int, Parameter
 from fairway.report.chart import Chart
 from fairway.report.summary import summarize
 from fairway.report.view import STRATA, View
-from fairway.space import Choice, Float, Int, Parameter
 from fairway.text import goal, shown
 
 STATUSES = ("running", "completed", "stopped", "failed")
@@ -52,7 +52,7 @@ def _columns(view: View) -> list[_Column]:
 
 
 def columns(view: View) -> list[dict[str, str]]:
-    """What stands in each place of a row: `kind` says how it is shown and sorted."""
+    """The columns of a row; `kind` says how one is shown and sorted."""
     better = {"objective": {"best": "descending" if view.problem.objective.sign < 0 else "ascending"}}
     return [{"label": one.label, "kind": one.kind, **better.get(one.kind, {})} for one in _columns(view)]
 
@@ -78,7 +78,7 @@ def _notes(course: Course, indent: int | None = None) -> str:
 
 
 def study(view: View) -> dict[str, Any]:
-    """All of a study but its trials and its pictures."""
+    """Everything about a study except its trials and its pictures."""
     said = summarize(view)
     return {
         "name": shown(view.name, _TEXT),
@@ -158,14 +158,14 @@ def _value(value: Any) -> Any:
 
 
 def _number(value: float | None, digits: int = 6) -> float | str | None:
-    """A number for JSON: what it cannot say is a text, and nobody reads more digits in a table."""
+    """A number for JSON, rounded for a table; NaN and infinity become texts, which JSON lacks."""
     if value is None:
         return None
     return float(f"{value:.{digits}g}") if math.isfinite(value) else str(value)
 
 
 def _moment(at: float) -> dict[str, float] | None:
-    """A time of day, in seconds; None for one that is not, or is a simulation's."""
+    """A time of day, in seconds; None if there is none, or if it is a simulation's."""
     return {"time": round(at, 3)} if math.isfinite(at) and at > _SIMULATED else None
 
 

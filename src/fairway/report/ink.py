@@ -35,12 +35,12 @@ NAME, TICK = 60, 24  # letters, at most, of a title or a name, and of a tick
 
 
 def grid(panels: int) -> tuple[int, int]:
-    """How many rows and columns so many panels are arranged in."""
+    """The rows and columns in which panels are arranged."""
     columns = min(panels, 3) if panels != 4 else 2  # noqa: PLR2004
     return (-(-panels // columns), columns) if panels else (1, 1)
 
 
 def height(panels: int) -> int:
-    """How many pixels a picture of so many panels is high, unless it says so itself."""
+    """The default height of a picture with this many panels, in pixels."""
     rows, _ = grid(panels)
     return 400 if rows == 1 else 270 * rows

@@ -1,4 +1,4 @@
-"""What a picture is made of: axes and marks, as plain data. Texts are as they came; who draws them makes them safe."""
+"""What a picture is made of: axes and marks, as plain data. Texts are raw; whoever draws them makes them safe."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Axis:
         return self.ticks if self.categories is None else list(enumerate(self.categories))
 
     def hides(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which values (n,) have no place on it."""
+        """Which values (n,) cannot be drawn on it: those not finite, and on a log axis those not positive."""
         return ~np.isfinite(values) | ((values <= 0) & self.log)
 
 

@@ -39,7 +39,7 @@ class Curve(NamedTuple):
     seconds: NDArray[np.float64]  # (n,): training and checks, since the trial began
 
     def thinned(self, most: int) -> Curve:
-        """At most so many of its rows: its ends, changes of stratum, and others, closer together where it begins."""
+        """At most `most` of its rows: both ends, changes of stratum, and others, denser near the beginning."""
         n = len(self.step)
         if n <= most:
             return self

@@ -18,9 +18,9 @@ from fairway.engine.measurement import Observation
 from fairway.engine.referee import Referee
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
+from fairway.parameters import Value
 from fairway.problem import Problem
 from fairway.runners.evaluate import is_measured
-from fairway.space import Value
 from fairway.stoppers.never import Never
 
 

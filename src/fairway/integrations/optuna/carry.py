@@ -12,9 +12,10 @@ from optuna.trial import FrozenTrial, TrialState
 from fairway.engine.events import Reported
 from fairway.errors import UsageError
 from fairway.integrations.optuna.history import Table, checkpoint_of, constraints_of, excess, objective_of
+from fairway.parameters import Choice, Float, Int, Parameter, Value
 from fairway.problem import Constraint
 from fairway.samplers.random import Random
-from fairway.space import Choice, Float, Int, Parameter, Space, Value
+from fairway.space import Space
 from fairway.stoppers.never import Never
 from fairway.study import Study
 

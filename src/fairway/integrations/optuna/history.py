@@ -13,8 +13,9 @@ from optuna.trial import FrozenTrial, TrialState
 from fairway.errors import UsageError
 from fairway.feasibility import Checkpoint
 from fairway.history import Columns, History
+from fairway.parameters import Choice, Float, Int, Parameter, Value
 from fairway.problem import AtMost, Constraint, Maximize, Minimize, Objective, Problem
-from fairway.space import Choice, Float, Int, Parameter, Space, Value
+from fairway.space import Space
 
 UNKNOWN = 1e300
 """What stands in Optuna for a constraint that was never measured: nothing there takes such a trial for feasible."""

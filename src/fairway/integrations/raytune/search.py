@@ -12,9 +12,10 @@ from ray.tune.search import Searcher
 from fairway.errors import SpaceExhausted, UsageError
 from fairway.integrations.raytune.results import TuneBridge, agree, mode_of
 from fairway.integrations.raytune.spaces import Table
+from fairway.parameters import Parameter, Value
 from fairway.problem import Problem
 from fairway.samplers.sampler import Sampler
-from fairway.space import Parameter, Space, Value
+from fairway.space import Space
 
 
 class SamplerSearch(Searcher):  # type: ignore[misc]

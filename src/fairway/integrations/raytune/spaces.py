@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from ray.tune.search import sample
 
 from fairway.errors import UsageError
-from fairway.space import Choice, Float, Int, Parameter, Space, Value
+from fairway.parameters import Choice, Float, Int, Parameter, Value
+from fairway.space import Space
 
 Path = tuple[str, ...]
 

@@ -12,8 +12,9 @@ from ray.tune.utils import flatten_dict
 from fairway.errors import UsageError
 from fairway.integrations.raytune.results import TuneBridge
 from fairway.integrations.raytune.spaces import Table
+from fairway.parameters import Parameter
 from fairway.problem import Problem
-from fairway.space import Parameter, Space
+from fairway.space import Space
 from fairway.terminators.terminator import Terminator
 
 logger = logging.getLogger("fairway")

@@ -23,10 +23,11 @@ from fairway.errors import StudyFailed, UsageError
 from fairway.integrations.sklearn.folds import CrossValidation, Scorer, Scoring
 from fairway.integrations.sklearn.results import results_of
 from fairway.integrations.sklearn.scorers import GroupScorer
+from fairway.parameters import Parameter
 from fairway.problem import Constraint, Maximize, Problem
 from fairway.samplers.random import Random
 from fairway.samplers.sampler import Sampler
-from fairway.space import Parameter, Space
+from fairway.space import Space
 from fairway.stoppers.ace import ACE
 from fairway.stoppers.stopper import Stopper
 from fairway.study import Study

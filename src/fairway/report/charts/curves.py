@@ -18,7 +18,7 @@ from fairway.text import bound, counted, duration, named, number
 
 _TRIALS, _BEST = 80, 20  # curves in one picture; of them the best, the others evenly
 _POINTS, _MORE = 120, 600  # of a curve among others, and of one alone
-_LONG, _EARLY = 50, 8  # from so many steps on, a log axis, if half of the curves end before an eighth of them
+_LONG, _EARLY = 50, 8  # a log axis from 50 steps on, if half of the curves end within an eighth of the longest
 
 
 def curves(study: Study | View, trials: Collection[int] | None = None) -> Chart:

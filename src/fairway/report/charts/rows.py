@@ -133,7 +133,7 @@ def empty(name: str, title: str, why: str, more: str = "") -> Chart:
 
 
 def thinned(n: int, most: int, keep: Collection[int] | NDArray[np.intp] = ()) -> NDArray[np.intp]:
-    """At most so many of n rows, evenly, with the first and the last; and all those to keep, however many.
+    """At most `most` of n rows, evenly spread, with both ends; and all those in `keep`, however many.
 
     >>> thinned(10, 4, [5]).tolist()
     [0, 3, 5, 6, 9]

@@ -1,4 +1,4 @@
-"""The database of the live page, the studies of it that are in memory, and the list of all."""
+"""The database of the live page, its studies that are in memory, and the list of all."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Desk:
         self._opened = self._mark(), database
 
     def _mark(self) -> tuple[int, int] | None:
-        """What tells a file from another in its place."""
+        """The identity of the database file, which changes when the file is replaced."""
         if self._file is None:
             return None
         try:
@@ -60,7 +60,7 @@ class Desk:
             return self._opened[1]
 
     def _find(self, name: str) -> tuple[Database, Stored | None]:
-        """The database, and the study of a name that it has now."""
+        """The database, and the study with this name if there is one now."""
         database = self.database()
         return database, next((one for one in database.studies() if one.name == name), None)
 
@@ -77,13 +77,13 @@ class Desk:
             elif not known.feed.listeners:
                 known.update()
             self.watches[name] = known  # the last one, as it is the latest used
-            idle = [one for one, watch in self.watches.items() if not watch.feed.listeners]
+            idle = [one for one, watch in tuple(self.watches.items()) if not watch.feed.listeners]
             for one in idle[:-KEPT]:
-                del self.watches[one]
+                self.watches.pop(one, None)
         return known
 
     def studies(self, seconds: float = 0.0) -> list[dict[str, Any]]:
-        """Every study, with what is known of it; spends so long on learning more."""
+        """Every study with what is known of it; takes up to `seconds` to learn more."""
         until = time.monotonic() + seconds
         listed = []
         for stored in self.database().studies():

@@ -60,7 +60,7 @@ def routes(desk: Desk) -> Starlette:
     def trial(request: Request) -> Response:
         watch = watched(request)
         k, name, key = _number(request, watch), shown(watch.name, 80), quote(watch.name, safe="")
-        found = content.trial(watch.still(), k)
+        found = content.trial(watch.view.still(), k)
         back = f"/study?name={key}"
         links = {"previous": f"/trial?name={key}&number={max(k - 1, 0)}", "next": f"/trial?name={key}&number={k + 1}"}
         raw = {"first": " hidden" if k == 0 else "", "last": " hidden" if found["last"] else ""}
@@ -70,7 +70,7 @@ def routes(desk: Desk) -> Starlette:
 
     def trial_json(request: Request) -> Response:
         watch = watched(request)
-        view, k = watch.still(), _number(request, watch)
+        view, k = watch.view.still(), _number(request, watch)
         return _json(compact({"trial": content.trial(view, k), "charts": content.charts(one_curve(view, k))}))
 
     def events(request: Request) -> Response:
@@ -113,7 +113,7 @@ def _number(request: Request, watch: Watch) -> int:
 
 
 def _sorry(request: Request, error: Exception) -> Response:
-    """A sentence in place of what was asked for; the guard tells the terminal of a fault of ours."""
+    """A sentence in place of the answer; for a bug of ours the guard also writes to the terminal."""
     text, status, heading = shown(error, 600), 404, "Not found"
     if isinstance(error, HTTPException):
         status, text = error.status_code, "There is no such page." if error.status_code == status else error.detail
@@ -161,7 +161,7 @@ def _json(text: str, status: int = 200) -> Response:
 
 @cache
 def _asset(name: str) -> tuple[bytes, bytes, str]:
-    """A file's bytes, the same packed, and a name for just these bytes."""
+    """A file's bytes, the same compressed, and their hash."""
     body = _ASSETS[name][1]().encode()
     return body, gzip.compress(body, 6, mtime=0), hashlib.sha256(body).hexdigest()[:16]
 

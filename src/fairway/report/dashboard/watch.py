@@ -1,4 +1,4 @@
-"""A study that somebody looks at: read once, then followed by position, whatever the number of browsers."""
+"""A study that somebody looks at: read once, then followed by position, for any number of browsers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SLOW_SECONDS = 20.0  # the same for those that take a second or more to draw
 
 
 class Drawing:
-    """Some pictures of a study, drawn anew when it changed, was asked for, and enough time has passed."""
+    """Some pictures of a study; a request draws them again if the study changed and enough time has passed."""
 
     def __init__(self, least: float, draw: Callable[[View], list[Chart]]) -> None:
         self._least, self._draw = least, draw
@@ -38,7 +38,7 @@ class Drawing:
         with self._lock:
             began, version = time.monotonic(), watch.version
             if self._version != version and began >= self._due:
-                self._charts, self._version = compact(content.charts(self._draw(watch.still()))), version
+                self._charts, self._version = compact(content.charts(self._draw(watch.view.still()))), version
                 now = time.monotonic()
                 self._due = now + max(self._least, 3 * (now - began))
             wait = max(self._due - time.monotonic(), 0.5)
@@ -47,7 +47,7 @@ class Drawing:
 
 
 class Watch:
-    """One study in memory, and what of it changed when. `find` says what is in the database under a name."""
+    """One study in memory, and when each trial changed. `find` looks up a name in the database."""
 
     def __init__(
         self, database: Database, stored: Stored, find: Callable[[str], tuple[Database, Stored | None]]
@@ -68,7 +68,7 @@ class Watch:
 
     @property
     def last(self) -> str:
-        """What a browser that knows all of this says to hear what comes next."""
+        """The id of the newest event; a browser sends it back to hear what comes next."""
         return f"{self._epoch}.{self.view.position}"
 
     def is_of(self, database: Database, stored: Stored) -> bool:
@@ -136,10 +136,6 @@ class Watch:
         """The pictures, or those that take their time, as JSON."""
         return (self._slow if slow else self._quick).shown(self)
 
-    def still(self) -> View:
-        """The view as it is now: a drawing takes a while, and news must not wait for it."""
-        return self.view.still()
-
     def facts(self) -> dict[str, Any]:
         """A line in the list of studies."""
         with self._lock:
@@ -159,5 +155,5 @@ async def _once(text: str) -> AsyncIterator[str]:
 
 
 def epoch(stored: Stored) -> str:
-    """What tells a study from another of its name; ids and positions may come again."""
+    """Tells a study from an earlier one with the same name: ids and positions may be reused."""
     return f"{stored.created:.6f}"
