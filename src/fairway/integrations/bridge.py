@@ -1,25 +1,23 @@
-"""A study that follows a search which another tuner runs: the tuner owns the loop, and fairway rules on its reports.
+"""A study that follows a search run by another tuner: the tuner owns the loop, and fairway decides on its reports.
 
 Optuna's pruner and Ray Tune's scheduler, searcher and stopper each hold a bridge and keep only what is theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from fairway.engine.log import Log
 from fairway.engine.trial import Trial
+from fairway.errors import UsageError
 from fairway.feasibility import Checkpoint
 from fairway.problem import Problem
 from fairway.samplers.random import Random
-from fairway.samplers.sampler import Sampler
-from fairway.space import Int, Space, Value
+from fairway.space import Choice, Int, Space, Value
 from fairway.stoppers.never import Never
-from fairway.stoppers.stopper import Stopper
 from fairway.storage.memory import MemoryLog
 from fairway.study import Study
-from fairway.terminators.terminator import Terminator
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -29,21 +27,13 @@ _UNNAMED = Space({"number": Int(0, 2**31)})  # for configurations that only the 
 class Bridge(Generic[Key]):
     """A study in memory whose trials begin, report and end by the other tuner's own keys.
 
-    Without a `space`, the configurations stay with the other tuner. A bridge travels with its log when it is pickled;
-    trials that were running then have failed, and the other tuner begins them again.
+    Without a `space`, the configurations stay with the other tuner. `rules` are the `sampler`, `stopper` and
+    `terminator` of the study. A pickled bridge includes its log; trials that were running fail when it is unpickled,
+    and the other tuner begins them again.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        space: Space = _UNNAMED,
-        *,
-        sampler: Sampler | None = None,
-        stopper: Stopper | None = None,
-        terminator: Terminator | None = None,
-        seed: int | None = 0,
-    ) -> None:
-        self._rules = {"sampler": sampler or Random(), "stopper": stopper or Never(), "terminator": terminator}
+    def __init__(self, problem: Problem, space: Space = _UNNAMED, *, seed: int | None = 0, **rules: Any) -> None:
+        self._rules = {"sampler": Random(), "stopper": Never(), **rules}
         self.problem = problem
         self.running: dict[Key, Trial] = {}
         self.ended: set[Key] = set()
@@ -51,11 +41,10 @@ class Bridge(Generic[Key]):
 
     def _open(self, space: Space, log: Log, seed: int | None) -> None:
         objective, constraints = self.problem.objective, self.problem.constraints
-        self.study = Study(space, objective, constraints, storage=log, seed=seed, **self._rules)  # type: ignore[arg-type]
+        self.study = Study(space, objective, constraints, storage=log, seed=seed, **self._rules)
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = ("study", "running")
-        state = {name: value for name, value in vars(self).items() if name not in left_out}
+        state = {name: value for name, value in vars(self).items() if name not in ("study", "running")}
         return {**state, "opened": (self.study.space, self.study.log, self.study.seed)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -94,9 +83,18 @@ class Bridge(Generic[Key]):
         if trial is None:
             return
         why = trial.driver.failure or failed or ("" if trial.last_step else "reported nothing")
-        if why:
-            self.study.tell(trial, failed=why)
-            return
-        if cut and not trial.stopped:
+        if cut and not why and not trial.stopped:
             trial.driver.cut(cut)
-        self.study.tell(trial)
+        self.study.tell(trial, failed=why or None)
+
+
+def as_choice(options: Iterable[Any]) -> Choice | None:
+    """The options of another tuner's category as ours; None unless they are JSON scalars that can be told apart.
+
+    >>> as_choice(["a", "b"]), as_choice([(1, 2), (3, 4)])
+    (Choice(options=('a', 'b'), ordered=False, when=None), None)
+    """
+    try:
+        return Choice(list(options))
+    except UsageError:
+        return None

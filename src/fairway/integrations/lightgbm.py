@@ -99,20 +99,21 @@ class _Callback:
         self._created = rounds.driver.now()  # the best guess of when training starts: the first call is after round 1
 
     def __call__(self, env: lightgbm.callback.CallbackEnv) -> None:
+        model: Any = env.model
         rounds, step = self._rounds, env.iteration - env.begin_iteration + 1
         if step == 1:
             rounds.begin(env.end_iteration - env.begin_iteration, since=self._created)
         if not rounds.driver.is_over:
             found = [_evaluated(*each[:4]) for each in env.evaluation_result_list or ()]
-            validation = {"valid"} if _is_cv(env.model) else set(env.model.name_valid_sets)
+            validation = {"valid"} if _is_cv(model) else set(model.name_valid_sets)
             training = {each.data for each in found} - validation  # which LightGBM may evaluate too
             # DART rescales earlier trees as it adds new ones.
             lasting = all(env.params.get(alias) != "dart" for alias in ("boosting", "boosting_type", "boost"))
-            stop = rounds.report(env.model, step, found, training=training, lasting=lasting)
+            stop = rounds.report(model, step, found, training=training, lasting=lasting)
             if not stop and (not rounds.driver.is_over or env.iteration + 1 == env.end_iteration):
                 return
         # LightGBM drops the rounds after the best one; name the current one, since a later check may need any.
-        raise lightgbm.callback.EarlyStopException(_count(env.model) - 1, env.evaluation_result_list or [])
+        raise lightgbm.callback.EarlyStopException(_count(model) - 1, env.evaluation_result_list or [])
 
 
 def _evaluated(data: str, metric: str, value: float, higher_is_better: bool) -> Evaluated:

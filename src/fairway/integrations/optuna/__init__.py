@@ -1,8 +1,8 @@
 """fairway inside Optuna: its samplers, its stoppers as a pruner that knows constraints, its terminators.
 
-And studies carried across: `from_optuna` goes on here with a study that began there, `to_optuna` opens a study of ours
-in Optuna and its dashboard. Optuna's convention holds throughout: a constraint is met where its value is at most 0.
-What was never measured is unknown, and unknown is never feasible.
+Studies can move, too: `from_optuna` continues an Optuna study here, `to_optuna` opens a study of ours in Optuna and its
+dashboard. Optuna's convention holds throughout: a constraint is satisfied if its value is at most 0. What was never
+measured is unknown, and unknown is never feasible.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ except ImportError:
 from fairway.integrations.optuna.carry import from_optuna, to_optuna
 from fairway.integrations.optuna.history import UNKNOWN
 from fairway.integrations.optuna.pruner import ACEPruner, FairwayPruner, report
-from fairway.integrations.optuna.samplers import CTPESampler, FairwaySampler, GPSampler
-from fairway.integrations.optuna.terminator import terminate_when
+from fairway.integrations.optuna.search import CTPESampler, FairwaySampler, GPSampler, terminate_when
 
 __all__ = [
     "UNKNOWN",

@@ -1,29 +1,35 @@
-"""Studies carried across, from Optuna to fairway and back."""
+"""Studies moved from Optuna to fairway and back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState
 
 from fairway.engine.events import Reported
 from fairway.errors import UsageError
-from fairway.integrations.optuna.history import Table, checkpoint_of, constraints_of, excess, objective_of
+from fairway.integrations.optuna.history import (
+    Table,
+    checkpoint_of,
+    constraints_of,
+    distribution_of,
+    excess,
+    objective_of,
+)
 from fairway.problem import Constraint
 from fairway.samplers.random import Random
-from fairway.space import Choice, Float, Int, Parameter, Space, Value
+from fairway.space import Value
 from fairway.stoppers.never import Never
 from fairway.study import Study
 
 
 def from_optuna(study: optuna.Study, *, metric: str = "value", **settings: Any) -> Study:
-    """A study of ours that has run what an Optuna study has run; `settings` are those of `fw.Study`.
+    """A study of ours with the finished trials of an Optuna study; `settings` are those of `fw.Study`.
 
-    Options of categories become their index where they are no JSON scalars. Parameters that only some of its trials
-    have are refused: fairway declares a space, with `when=`, before it searches.
+    Options of categories that are not JSON scalars become their index. Parameters that only some of its trials have are
+    refused: fairway declares a space, with `when=`, before it searches.
 
     >>> import fairway as fw, optuna
     >>> optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -46,52 +52,20 @@ def from_optuna(study: optuna.Study, *, metric: str = "value", **settings: Any) 
                 f"parameter {name!r} is not the same in all trials of the Optuna study (trial {trial.number}); "
                 "declare the space in fairway, with when=, and enqueue the trials that matter"
             )
-    table = Table.of(common)
-    options = {name: _options(each) for name, each in common.items()}
-    space = Space(
-        {
-            name: Choice(options[name]) if options[name] is not None else parameter  # type: ignore[arg-type]
-            for name, parameter in table.space.items()
-        }
-    )
-    constraints = constraints_of(finished)
-    sampler, stopper = settings.pop("sampler", None), settings.pop("stopper", None)
-    terminator = settings.pop("terminator", None)
-    loader = Study(
-        space, objective_of(study, metric), list(constraints.values()), sampler=Random(), stopper=Never(), **settings
-    )
+    table, constraints = Table.of(common, scalars=True), constraints_of(finished)
+    rules: dict[str, Any] = {name: settings.pop(name, None) for name in ("sampler", "stopper", "terminator")}
+    objective, listed = objective_of(study, metric), list(constraints.values())
+    loader = Study(table.space, objective, listed, sampler=Random(), stopper=Never(), **settings)
     for trial in finished:
-        params = {
-            name: trial.params[name] if options[name] is not None else value
-            for name, value in table.to_ours(trial.params).items()
-        }
-        _carry(loader, trial, params, metric, constraints)
-    more = {**settings, "storage": loader.log, "seed": loader.seed}
-    return Study(
-        space,
-        loader.problem.objective,
-        loader.problem.constraints,
-        sampler=sampler,
-        stopper=stopper,
-        terminator=terminator,
-        **more,
-    )
-
-
-def _options(distribution: BaseDistribution) -> list[Value] | None:
-    """The options of a category, if they are JSON scalars that can be told apart."""
-    if not isinstance(distribution, CategoricalDistribution):
-        return None
-    try:
-        return list(Choice(list(distribution.choices)).options)
-    except UsageError:
-        return None
+        _carry(loader, trial, table.to_ours(trial.params), metric, constraints)
+    settings |= rules | {"storage": loader.log, "seed": loader.seed}
+    return Study(table.space, objective, listed, **settings)
 
 
 def _carry(
     study: Study, trial: FrozenTrial, params: Mapping[str, Value], metric: str, constraints: Mapping[str, Constraint]
 ) -> None:
-    """Run a trial that Optuna has run; one that was pruned is told as stopped."""
+    """Repeat a trial of Optuna here; a pruned one becomes a stopped one."""
     study.enqueue(params)
     ours = study.ask()
     if trial.user_attrs:
@@ -113,7 +87,7 @@ def to_optuna(study: Study, storage: Any = None, name: str | None = None) -> opt
     """An Optuna study with all finished trials of ours, their curves and constraints, for its tools and dashboard.
 
     A constraint's value there is how far it lies beyond its limit; one that was never measured is `UNKNOWN`, far beyond
-    it. Stopped trials are pruned ones, with the reason among their user attributes.
+    it. Stopped trials become pruned ones, with the reason as a user attribute.
 
     >>> import fairway as fw
     >>> ours = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], seed=0)
@@ -122,8 +96,8 @@ def to_optuna(study: Study, storage: Any = None, name: str | None = None) -> opt
     >>> theirs.best_value == ours.best.metrics["auc"]
     True
     """
-    kinds = optuna.study.StudyDirection
-    direction = kinds.MAXIMIZE if study.problem.objective.sign < 0 else kinds.MINIMIZE
+    objective, constraints = study.problem.objective, study.problem.constraints
+    direction: Literal["maximize", "minimize"] = "maximize" if objective.sign < 0 else "minimize"
     there = optuna.create_study(storage=storage, study_name=name or study.name, direction=direction)
     curves: dict[int, dict[int, float]] = {}
     for event in study.log.read(0):
@@ -131,32 +105,20 @@ def to_optuna(study: Study, storage: Any = None, name: str | None = None) -> opt
             pairs = zip(event.step.tolist(), event.objective.tolist(), strict=True)
             curves.setdefault(event.number, {}).update(pairs)
     states = {"completed": TrialState.COMPLETE, "stopped": TrialState.PRUNED, "failed": TrialState.FAIL}
-    limits = study.problem.constraints
     for record in study.trials:
         if record.status == "running":
             continue
-        over = [excess(limit, record.metrics.get(limit.metric)) for limit in limits]
-        value = record.metrics.get(study.problem.objective.metric)
-        attributes = {"reason": record.reason, **dict(record.notes)} if record.reason else dict(record.notes)
+        over = {each.metric: excess(each, record.metrics.get(each.metric)) for each in constraints}
         there.add_trial(
             optuna.trial.create_trial(
                 state=states[record.status],
-                value=None if record.status == "failed" else value,
+                value=None if record.status == "failed" else record.metrics.get(objective.metric),
                 params=dict(record.params),
-                distributions={key: _distribution(study.space[key]) for key in record.params},
+                distributions={key: distribution_of(study.space[key]) for key in record.params},
                 intermediate_values=curves.get(record.number, {}),
-                user_attrs=attributes,
-                system_attrs={"constraints": over} if limits else {},
-                constraints=dict(zip((limit.metric for limit in limits), over, strict=True)),
+                user_attrs={**({"reason": record.reason} if record.reason else {}), **record.notes},
+                system_attrs={"constraints": list(over.values())} if over else {},
+                constraints=over,
             )
         )
     return there
-
-
-def _distribution(parameter: Parameter) -> BaseDistribution:
-    if isinstance(parameter, Float):
-        return FloatDistribution(parameter.low, parameter.high, log=parameter.log, step=parameter.step)
-    if isinstance(parameter, Int):
-        return IntDistribution(parameter.low, parameter.high, log=parameter.log, step=parameter.step)
-    assert isinstance(parameter, Choice)
-    return CategoricalDistribution(parameter.options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import optuna
@@ -13,68 +13,84 @@ from optuna.trial import FrozenTrial, TrialState
 from fairway.errors import UsageError
 from fairway.feasibility import Checkpoint
 from fairway.history import Columns, History
+from fairway.integrations.bridge import as_choice
 from fairway.problem import AtMost, Constraint, Maximize, Minimize, Objective, Problem
 from fairway.space import Choice, Float, Int, Parameter, Space, Value
 
 UNKNOWN = 1e300
-"""What stands in Optuna for a constraint that was never measured: nothing there takes such a trial for feasible."""
+"""What Optuna gets for a constraint that was never measured: no part of Optuna takes such a trial for feasible."""
 
 
 class Table(NamedTuple):
-    """A search space of Optuna as ours; options of categories are told apart by their index, whatever they are."""
+    """A search space of Optuna as ours; with `scalars`, options that are JSON scalars stay, others become indices."""
 
     space: Space
     distributions: Mapping[str, BaseDistribution]
+    indexed: Collection[str]  # categories whose options are known here by their index
 
     @classmethod
-    def of(cls, distributions: Mapping[str, BaseDistribution]) -> Table:
-        return cls(Space({name: _parameter(name, each) for name, each in distributions.items()}), distributions)
+    def of(cls, distributions: Mapping[str, BaseDistribution], *, scalars: bool = False) -> Table:
+        kept = {
+            name: scalars and as_choice(each.choices)
+            for name, each in distributions.items()
+            if isinstance(each, CategoricalDistribution)
+        }
+        space = Space({name: kept.get(name) or _parameter(name, each) for name, each in distributions.items()})
+        return cls(space, distributions, {name for name, choice in kept.items() if not choice})
 
     def to_ours(self, params: Mapping[str, Any]) -> dict[str, Value]:
         return {
-            name: int(each.to_internal_repr(params[name]))
-            if isinstance(each, CategoricalDistribution)
-            else params[name]
+            name: int(each.to_internal_repr(params[name])) if name in self.indexed else params[name]
             for name, each in self.distributions.items()
         }
 
     def to_theirs(self, params: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            name: each.to_external_repr(params[name]) if isinstance(each, CategoricalDistribution) else params[name]
+            name: each.to_external_repr(params[name]) if name in self.indexed else params[name]
             for name, each in self.distributions.items()
         }
 
 
 def _parameter(name: str, distribution: BaseDistribution) -> Parameter:
-    if isinstance(distribution, FloatDistribution):
-        return Float(distribution.low, distribution.high, log=distribution.log, step=distribution.step)
-    if isinstance(distribution, IntDistribution):
-        return Int(distribution.low, distribution.high, log=distribution.log, step=distribution.step)
     if isinstance(distribution, CategoricalDistribution):
         return Choice(range(len(distribution.choices)))
-    raise UsageError(f"parameter {name!r} has a distribution that fairway does not know: {distribution!r}")
+    if not isinstance(distribution, FloatDistribution | IntDistribution):
+        raise UsageError(f"parameter {name!r} has a distribution that fairway does not know: {distribution!r}")
+    kind: Any = Float if isinstance(distribution, FloatDistribution) else Int
+    parameter: Parameter = kind(distribution.low, distribution.high, log=distribution.log, step=distribution.step)
+    return parameter
+
+
+def distribution_of(parameter: Parameter) -> BaseDistribution:
+    """A parameter of ours as Optuna's."""
+    if isinstance(parameter, Choice):
+        return CategoricalDistribution(parameter.options)
+    assert isinstance(parameter, Float | Int)
+    kind: Any = FloatDistribution if isinstance(parameter, Float) else IntDistribution
+    distribution: BaseDistribution = kind(parameter.low, parameter.high, log=parameter.log, step=parameter.step)
+    return distribution
 
 
 def objective_of(study: optuna.Study, metric: str = "value") -> Objective:
     """An Optuna study's objective under a name of ours."""
     if len(study.directions) != 1:
-        raise UsageError(f"the Optuna study has {len(study.directions)} objectives; fairway takes one, and limits")
-    maximize = study.direction == optuna.study.StudyDirection.MAXIMIZE
-    return Maximize(metric) if maximize else Minimize(metric)
+        raise UsageError(
+            f"the Optuna study has {len(study.directions)} objectives; fairway takes one, and constraints for the rest"
+        )
+    return (Maximize if study.direction == optuna.study.StudyDirection.MAXIMIZE else Minimize)(metric)
 
 
 def _measured(trial: FrozenTrial) -> dict[str, float]:
-    """A trial's constraints by name; those of the older format, by their place, where there are no others."""
+    """A trial's constraints by name; if it has none by name, those of the older format, by position."""
     everything = trial.constraints
     named = {name: value for name, value in everything.items() if f"constraints:{name}" in trial.system_attrs}
     return {name: float(value) for name, value in (named or everything).items() if value != UNKNOWN}
 
 
 def constraints_of(trials: Sequence[FrozenTrial]) -> dict[str, Constraint]:
-    """Every constraint that any trial has, met at 0."""
-    return {
-        name: AtMost(name, 0.0, scale=1.0) for name in sorted({name for each in trials for name in _measured(each)})
-    }
+    """Every constraint that any trial has; each limit is 0."""
+    names = sorted({name for each in trials for name in _measured(each)})
+    return {name: AtMost(name, 0.0, scale=1.0) for name in names}
 
 
 def checkpoint_of(trial: FrozenTrial, names: Sequence[str]) -> Checkpoint | None:
@@ -91,13 +107,12 @@ def checkpoint_of(trial: FrozenTrial, names: Sequence[str]) -> Checkpoint | None
 def history_of(study: optuna.Study, trials: Sequence[FrozenTrial], table: Table, seed: int) -> History:
     """The columns that our samplers and terminators see, from trials that have the table's parameters."""
     constraints = constraints_of(trials)
-    problem = Problem(objective_of(study), list(constraints.values()))
-    columns = Columns(table.space, problem, seed)
+    columns = Columns(table.space, Problem(objective_of(study), list(constraints.values())), seed)
     pending = []
     for trial in trials:
         if any(trial.distributions.get(name) is None for name in table.distributions):
             continue
-        x = table.space.encode(table.space.check(table.to_ours(trial.params)))
+        x = table.space.encode(table.to_ours(trial.params))
         if not trial.state.is_finished():
             pending.append(x)
             continue
@@ -107,9 +122,9 @@ def history_of(study: optuna.Study, trials: Sequence[FrozenTrial], table: Table,
     return columns.snapshot(pending)
 
 
-def excess(limit: Constraint, value: float | None) -> float:
-    """How far a value lies beyond its limit, as Optuna wants it; NaN and infinite are measured, and broken."""
+def excess(constraint: Constraint, value: float | None) -> float:
+    """How far a value lies beyond the limit, as Optuna expects it; NaN and infinity count as measured and violated."""
     if value is None:
         return UNKNOWN
-    over = limit.sign * (value - limit.threshold)
+    over = constraint.sign * (value - constraint.threshold)
     return over if math.isfinite(over) else UNKNOWN / 2

@@ -1,4 +1,4 @@
-"""Our stoppers as an Optuna pruner, and `report`, by which it learns what constraints are worth."""
+"""Our stoppers as an Optuna pruner, and `report`, which gives it the constraints."""
 
 from __future__ import annotations
 
@@ -31,28 +31,32 @@ class _OptunaBridge(Bridge[int]):
         super().__init__(Problem(objective_of(study), constraints), stopper=stopper)
         self.lock = threading.RLock()
 
-    def catch_up(self, trials: Sequence[FrozenTrial]) -> None:
-        """End what has ended here; take in what ran elsewhere."""
-        for theirs in trials:
-            if theirs.state.is_finished() and theirs.number not in self.ended:
-                if theirs.number not in self.running:
-                    self._take_in(theirs)
-                failed = theirs.state == TrialState.FAIL
-                self.end(theirs.number, failed="failed in Optuna, or reported nothing" if failed else "")
+    def trial(self, study: optuna.Study, number: int, total: int | None = None) -> Trial:
+        """Our trial for one of Optuna's; before it begins here, all trials that have ended since are taken in."""
+        with self.lock:
+            if number not in self.running:
+                for theirs in study.get_trials(deepcopy=False):
+                    if theirs.number != number and theirs.state.is_finished() and theirs.number not in self.ended:
+                        self._take_in(theirs)
+                self.begin(number, total=total)
+            return self.running[number]
 
     def _take_in(self, theirs: FrozenTrial) -> None:
-        """Report here what a trial reported elsewhere."""
-        paid: Mapping[str, Mapping[str, float]] = theirs.user_attrs.get(_PAID, {})
-        trial = self.begin(theirs.number)
-        for step, value in sorted(theirs.intermediate_values.items()):
-            if trial.stopped or not math.isfinite(value):
-                break
-            metrics = {self.problem.objective.metric: value, **paid.get(str(step), {})}
-            trial.report(metrics, step=max(step, trial.last_step + 1))
+        """End a trial that has ended in Optuna; if it ran in another process, report first what it reported there."""
+        if theirs.number not in self.running:
+            paid: Mapping[str, Mapping[str, float]] = theirs.user_attrs.get(_PAID, {})
+            trial = self.begin(theirs.number)
+            for step, value in sorted(theirs.intermediate_values.items()):
+                if trial.stopped or not math.isfinite(value):
+                    break
+                metrics = {self.problem.objective.metric: value, **paid.get(str(step), {})}
+                trial.report(metrics, step=max(step, trial.last_step + 1))
+        failed = theirs.state == TrialState.FAIL
+        self.end(theirs.number, failed="failed in Optuna, or reported nothing" if failed else "")
 
 
 class FairwayPruner(BasePruner):
-    """Any stopper of ours as an Optuna pruner, told by `report` what constraints are worth.
+    """Any stopper of fairway as an Optuna pruner; `report` gives it the constraints.
 
     >>> import fairway as fw, optuna
     >>> from fairway.integrations.optuna import CTPESampler
@@ -79,29 +83,20 @@ class FairwayPruner(BasePruner):
         self._lock = threading.Lock()
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
-        """What was said at the last report; one that came by `trial.report` alone is ruled on now."""
+        """The decision of the last report; a report made by `trial.report` alone is decided on now."""
         bridge = self.bridge(study)
         with bridge.lock:
-            ours = bridge.running.get(trial.number)
-            if ours is None:
-                ours = self.begin(bridge, study, trial.number)
-            step = trial.last_step
+            ours, step = bridge.trial(study, trial.number), trial.last_step
             if step is not None and not ours.stopped and max(step, 1) > ours.last_step:
                 ours.report({bridge.problem.objective.metric: trial.intermediate_values[step]}, step=max(step, 1))
             return ours.stopped
 
     def bridge(self, study: optuna.Study) -> _OptunaBridge:
-        """The study of ours that stands for one of Optuna's."""
+        """Our study that follows one of Optuna's."""
         with self._lock:
-            found = self._bridges.get(study.study_name)
-            if found is None:
-                found = self._bridges[study.study_name] = _OptunaBridge(study, self.constraints, self.stopper)
-            return found
-
-    def begin(self, bridge: _OptunaBridge, study: optuna.Study, number: int, total: int | None = None) -> Trial:
-        """Begin a trial here, and take in all that has ended since the last one did."""
-        bridge.catch_up([each for each in study.get_trials(deepcopy=False) if each.number != number])
-        return bridge.begin(number, total=total)
+            if study.study_name not in self._bridges:
+                self._bridges[study.study_name] = _OptunaBridge(study, self.constraints, self.stopper)
+            return self._bridges[study.study_name]
 
 
 def ACEPruner(constraints: Sequence[Constraint] | Constraint = (), **settings: Any) -> FairwayPruner:  # noqa: N802
@@ -122,41 +117,34 @@ def report(
     *,
     total: int | None = None,
 ) -> Decision:
-    """Report to Optuna and to the pruner of ours; true where training should stop (`raise optuna.TrialPruned`).
+    """Report to Optuna and to our pruner; the decision is true if training should stop (`raise optuna.TrialPruned`).
 
-    Constraints given as callables are called, and timed, only when they are worth it. `total` is how many steps the
-    trial plans: where checks are expensive, it lets them wait for the end. What was measured for the best checkpoint so
-    far becomes the trial's constraints in Optuna, at most 0 where they are met.
+    Constraints given as callables are called, and timed, only when the check is worth its cost. `total` is the number
+    of steps the trial plans; knowing it, expensive checks can wait for the end. What was measured for the best
+    checkpoint so far becomes the trial's constraints in Optuna, at most 0 if satisfied.
     """
     pruner = trial.study.pruner
     if not isinstance(pruner, FairwayPruner):
         raise UsageError(f"report: the study's pruner is {pruner!r}; give it fairway's, such as ACEPruner([...])")
     bridge = pruner.bridge(trial.study)
-    with bridge.lock:
-        ours = bridge.running.get(trial.number)
-        if ours is None:
-            ours = pruner.begin(bridge, trial.study, trial.number, total)
+    ours = bridge.trial(trial.study, trial.number, total)
     trial.report(value, step)
-    metric = bridge.problem.objective.metric
-    decision = ours.report({metric: value, **(constraints or {})}, step=step)
+    decision = ours.report({bridge.problem.objective.metric: value, **(constraints or {})}, step=step)
     _write_constraints(trial, bridge, ours)
     return decision
 
 
 def _write_constraints(trial: optuna.Trial, bridge: _OptunaBridge, ours: Trial) -> None:
-    """Keep what was paid for at the last step, and what stands for the trial, where Optuna finds it."""
-    limits = bridge.problem.constraints
-    if not limits:
+    """Store the checks of the last step, and the constraints of the best checkpoint, as attributes in Optuna."""
+    constraints, standing = bridge.problem.constraints, bridge.standing(ours)
+    if not constraints or standing is None:
         return
-    standing = bridge.standing(ours)
-    if standing is None:
-        return
-    measured = {limit.metric: value for limit, value in zip(limits, standing.values, strict=True) if value is not None}
-    if measured:
-        paid = {**trial.user_attrs.get(_PAID, {}), str(standing.step): measured}
-        if paid != trial.user_attrs.get(_PAID):
-            trial.set_user_attr(_PAID, paid)
-    over = {limit.metric: excess(limit, measured.get(limit.metric)) for limit in limits}
+    values = {each.metric: value for each, value in zip(constraints, standing.values, strict=True)}
+    measured = {name: value for name, value in values.items() if value is not None}
+    paid = trial.user_attrs.get(_PAID, {})
+    if measured and paid.get(str(standing.step)) != measured:
+        trial.set_user_attr(_PAID, {**paid, str(standing.step): measured})
+    over = {each.metric: excess(each, values[each.metric]) for each in constraints}
     changed = {name: value for name, value in over.items() if trial.constraints.get(name) != value}
     if changed:  # `set_constraint` takes each only once, and the best checkpoint of a trial changes
         storage = trial.storage
