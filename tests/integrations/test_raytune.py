@@ -13,10 +13,10 @@ import pytest
 import fairway as fw
 
 ray = pytest.importorskip("ray")
-from fairway.integrations.raytune.mirror import Mirror  # noqa: E402
 from ray import tune  # noqa: E402
 
 from fairway.integrations.raytune import SamplerSearch, StopperScheduler, TerminatorStopper, report  # noqa: E402
+from fairway.integrations.raytune.parts import TuneBridge  # noqa: E402
 from fairway.integrations.raytune.spaces import Table  # noqa: E402
 from tests.conftest import make_recording  # noqa: E402
 
@@ -234,7 +234,7 @@ def test_a_search_that_is_restored_goes_on_with_trials_that_failed():
     search.on_trial_complete("a", error=True)
     search.on_trial_result("a", {"training_iteration": 1, "auc": 0.5, "eod": 0.1})
     search.on_trial_complete("a", {"training_iteration": 2, "auc": 0.6, "eod": 0.1, "done": True})
-    assert [record.status for record in search._mirror.study.trials] == ["failed", "completed"]
+    assert [record.status for record in search._bridge.study.trials] == ["failed", "completed"]
 
 
 def test_a_stopper_hears_nested_metrics_and_leaves_out_what_is_not_of_its_space(caplog):
@@ -267,8 +267,8 @@ def test_a_searcher_saves_what_it_learned(tmp_path):
     search.save(str(tmp_path / "state"))
     other = SamplerSearch(fw.CTPE(start=3), PROBLEM, space={"rate": fw.Float(0.0, 1.0)}, seed=0)
     other.restore(str(tmp_path / "state"))
-    assert len(other._mirror.study.history) == 13  # the one that ran failed with its experiment
-    assert other._mirror.study.best == search._mirror.study.best
+    assert len(other._bridge.study.history) == 13  # the one that ran failed with its experiment
+    assert other._bridge.study.best == search._bridge.study.best
     assert 0.0 <= other.suggest("next")["rate"] <= 1.0
     for part in (StopperScheduler(fw.ACE(), PROBLEM), TerminatorStopper(fw.Target(0.9), PROBLEM, {"x": fw.Int(0, 1)})):
         pickle.loads(pickle.dumps(part))  # Tune does that to keep a Tuner
@@ -346,22 +346,22 @@ def test_a_search_searches_one_space():
 
 
 def test_a_trial_that_reports_nothing_or_arrays_fails_alone():
-    mirror = Mirror(fw.Space({"x": fw.Int(0, 9)}), PROBLEM)
-    mirror.ask("a")
-    mirror.ask("b")
-    mirror.end("a", {})
-    mirror.end("b", {"training_iteration": 1, "auc": 0.5, "eod": np.array([0.1, 0.2])})
-    assert [(record.status, record.feasible) for record in mirror.study.trials] == [
+    bridge = TuneBridge(PROBLEM, fw.Space({"x": fw.Int(0, 9)}))
+    bridge.ask("a")
+    bridge.ask("b")
+    bridge.end_with("a", {})
+    bridge.end_with("b", {"training_iteration": 1, "auc": 0.5, "eod": np.array([0.1, 0.2])})
+    assert [(record.status, record.feasible) for record in bridge.study.trials] == [
         ("failed", None),
         ("completed", None),
     ]
 
 
 def test_a_result_without_the_objective_names_what_it_has():
-    mirror = Mirror(fw.Space({"x": fw.Int(0, 1)}), PROBLEM)
-    mirror.ask("a")
+    bridge = TuneBridge(PROBLEM, fw.Space({"x": fw.Int(0, 1)}))
+    bridge.ask("a")
     with pytest.raises(fw.UsageError, match="'auc' was not reported; what was: training_iteration, loss"):
-        mirror.hear("a", {"training_iteration": 1, "loss": 0.3})
+        bridge.hear("a", {"training_iteration": 1, "loss": 0.3})
 
 
 def test_constraints_given_as_values_among_the_metrics_are_taken(tmp_path, local_ray):
@@ -375,24 +375,24 @@ def test_constraints_given_as_values_among_the_metrics_are_taken(tmp_path, local
 
 def test_steps_are_tunes_own():
     """A trial that goes on from a checkpoint in another process counts its reports from 1 there."""
-    mirror = Mirror(fw.Space({"x": fw.Int(0, 9)}), PROBLEM)
-    mirror.ask("a")
+    bridge = TuneBridge(PROBLEM, fw.Space({"x": fw.Int(0, 9)}))
+    bridge.ask("a")
     packed = json.dumps([[None], [-2], 5, False])
     for step in (1, 2, 3):
-        mirror.hear("a", {"training_iteration": step, "auc": 0.5, "fairway": packed})
-    mirror.end("a", {"training_iteration": 4, "auc": 0.7, "fairway": json.dumps([[0.1], [7], 5, True])})
-    assert mirror.study.best.step == 4
+        bridge.hear("a", {"training_iteration": step, "auc": 0.5, "fairway": packed})
+    bridge.end_with("a", {"training_iteration": 4, "auc": 0.7, "fairway": json.dumps([[0.1], [7], 5, True])})
+    assert bridge.study.best.step == 4
 
 
 def test_a_result_that_is_no_number_fails_its_trial_and_unknown_is_never_feasible():
-    mirror = Mirror(fw.Space({"x": fw.Int(0, 9)}), PROBLEM)
+    bridge = TuneBridge(PROBLEM, fw.Space({"x": fw.Int(0, 9)}))
     for name in "abcd":
-        mirror.ask(name)
-    assert mirror.hear("a", {"training_iteration": 1, "auc": math.nan}) == "auc is nan at step 1"
-    mirror.end("a")
-    mirror.end("b", {"training_iteration": 1, "auc": 0.9, "eod": math.nan})
-    mirror.end("c", {"training_iteration": 3, "auc": 0.5, "eod": 0.1})
-    mirror.end("d", {"training_iteration": 2, "auc": 0.6})
-    assert mirror.study.best.number == 2
-    assert [record.status for record in mirror.study.trials] == ["failed", "completed", "completed", "stopped"]
-    assert [record.feasible for record in mirror.study.trials] == [None, None, True, None]
+        bridge.ask(name)
+    assert bridge.hear("a", {"training_iteration": 1, "auc": math.nan}) == "auc is nan at step 1"
+    bridge.end_with("a")
+    bridge.end_with("b", {"training_iteration": 1, "auc": 0.9, "eod": math.nan})
+    bridge.end_with("c", {"training_iteration": 3, "auc": 0.5, "eod": 0.1})
+    bridge.end_with("d", {"training_iteration": 2, "auc": 0.6})
+    assert bridge.study.best.number == 2
+    assert [record.status for record in bridge.study.trials] == ["failed", "completed", "completed", "stopped"]
+    assert [record.feasible for record in bridge.study.trials] == [None, None, True, None]
