@@ -72,7 +72,7 @@ class TuneBridge(Bridge[str]):
         return driver.reason
 
     def _measured(self, result: Mapping[str, Any]) -> tuple[list[float | None], list[int], int, bool]:
-        """What `report` measured, or what a plain result tells: values, prices, training time, whether it is the last."""
+        """What `report` measured, or what a plain result says: values, prices, training time, and if it is the last."""
         if isinstance(result.get(MEASURED), str):
             values, prices, train_ns, last = json.loads(result[MEASURED])
             return values, prices, train_ns, last

@@ -1,4 +1,4 @@
-"""fairway for scikit-learn: a cross-validated search under limits, scorers for them, learners that train in steps."""
+"""fairway for scikit-learn: a cross-validated search under constraints, scorers for them, training in steps."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Scorers for limits: how a metric of groups gets to know them, whether they are a column or come beside the data."""
+"""Scorers for constraints: how a metric of groups gets them, from a column or from beside the data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,24 @@ from sklearn.utils.metadata_routing import MetadataRequest
 
 from fairway.errors import UsageError
 
+Scorer = Callable[..., float]
+
+
+@dataclass
+class Scoring:
+    """A scorer, the name of its metric, its role in metadata routing, and its arguments beside the data."""
+
+    name: str
+    scorer: Scorer
+    role: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+
 
 def group_scorer(metric: Callable[..., float], column: str | int | None = None) -> GroupScorer:
     """A scorer from a metric of groups, metric(truth, predicted, sensitive_features=), as in `fairway.constraints`.
 
-    `column` is the name of the column that holds the groups, or its place. Without it they come beside
-    the data: `search.fit(X, y, sensitive_features=groups)`.
+    `column` is the name or the position of the column that holds the groups. Without it, pass them beside the data:
+    `search.fit(X, y, sensitive_features=groups)`.
 
     >>> import numpy as np
     >>> from sklearn.dummy import DummyClassifier
@@ -42,14 +55,9 @@ class GroupScorer:
             sensitive_features = self._groups(data)
         return float(self.metric(truth, estimator.predict(data), sensitive_features=sensitive_features))
 
-    @property
-    def needs_groups(self) -> bool:
-        """Whether they must come beside the data."""
-        return self.column is None
-
     def _groups(self, data: Any) -> Any:
         name = getattr(self.metric, "__name__", "the metric")
-        if self.needs_groups:
+        if self.column is None:
             raise UsageError(
                 f"{name} needs the groups: group_scorer({name}, column=...), or fit(X, y, sensitive_features=groups)"
             )
@@ -62,7 +70,17 @@ class GroupScorer:
             raise UsageError(f"{name}: the data has no column {self.column!r}") from None
 
     def get_metadata_routing(self) -> MetadataRequest:
-        """What scikit-learn's metadata routing is to hand over."""
+        """What scikit-learn's metadata routing must pass."""
         request = MetadataRequest(owner=self)
-        request.score.add_request(param="sensitive_features", alias=self.needs_groups)
+        request.score.add_request(param="sensitive_features", alias=self.column is None)
         return request
+
+
+def takes(function: Callable[..., Any], name: str) -> bool:
+    """Whether a function has an argument of this name, and uses it."""
+    if isinstance(function, GroupScorer) and function.column is not None:
+        return False
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
