@@ -116,7 +116,7 @@ class RayHand(RemoteHand):
         place = self._actor.listen.remote()
         began, told = time.monotonic(), False
         while not ray.wait([place], timeout=NEWS_SECONDS)[0]:
-            if not self._run.goes_on:
+            if not self._run.continues:
                 return None
             if not told and time.monotonic() - began > _ROOM_SECONDS:
                 told = True
