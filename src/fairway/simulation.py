@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -223,17 +224,15 @@ class _Simulator:
     def _metrics(self, step: int, k: int) -> dict[str, Given]:
         """The objective at a step, and constraints that take virtual time to check."""
         objective, *constraints = self._owner.problem.metrics
-        checks = {name: self._check(name, k) for name in constraints}
+        checks = {name: partial(self._check, name, k) for name in constraints}
         return {objective: self._recording.at(objective, k, step), **checks}
 
-    def _check(self, name: str, k: int) -> Callable[[int], float]:
-        def check(step: int) -> float:
-            recording = self._recording
-            first = recording.seconds[recording.offset[k] : recording.offset[k + 1]][:_PRICED_STEPS]
-            self._clock.now += round(self._prices[name] * float(first.mean()) * 1e9)
-            return recording.at(name, k, step)
-
-        return check
+    def _check(self, name: str, k: int, step: int) -> float:
+        """Measure a constraint; the clock moves on by the price of the check."""
+        recording = self._recording
+        first = recording.seconds[recording.offset[k] : recording.offset[k + 1]][:_PRICED_STEPS]
+        self._clock.now += round(self._prices[name] * float(first.mean()) * 1e9)
+        return recording.at(name, k, step)
 
 
 def _prices(price: float | Mapping[str, float], names: Sequence[str]) -> dict[str, float]:

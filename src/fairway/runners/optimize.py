@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from fairway.checks import whole
@@ -46,7 +46,17 @@ def run(
     if backend == "thread" or backend is None and workers == 1:
         this.hands = [LocalHand(owner, this, function) for _ in range(workers)]
     else:
-        this.hands = _remote_hands(owner, this, function, workers, (address, resources) if backend == "ray" else None)
+        from fairway.runners.exchange import Exchange  # noqa: PLC0415 - only for workers elsewhere
+        from fairway.runners.remote import ProcessHand, pack  # noqa: PLC0415
+
+        packed, exchange = pack(function, this.catch), Exchange(owner)
+        if backend == "ray":
+            from fairway.runners.ray import Cluster, RayHand  # noqa: PLC0415 - optional
+
+            cluster = Cluster(address, resources, packed)
+            this.hands = [RayHand(owner, this, exchange, cluster) for _ in range(workers)]
+        else:
+            this.hands = [ProcessHand(owner, this, exchange, packed, workers) for _ in range(workers)]
     with show(owner, this.trials, progress):
         try:
             if len(this.hands) == 1 and backend is None:
@@ -59,26 +69,6 @@ def run(
             write_down(owner.end, describe(error))
             raise
     owner.end(this.reason)
-
-
-def _remote_hands(
-    owner: Owner,
-    this: Run,
-    function: Callable[[Trial], Any],
-    workers: int,
-    cluster: tuple[str | None, Mapping[str, float] | None] | None,
-) -> Sequence[Hand]:
-    """Hands whose workers are processes, or actors of a Ray cluster with an address and resources."""
-    from fairway.runners.exchange import Exchange  # noqa: PLC0415 - needed only here
-    from fairway.runners.remote import ProcessHand, pack  # noqa: PLC0415
-
-    packed, exchange = pack(function, this.catch), Exchange(owner)
-    if cluster is None:
-        return [ProcessHand(owner, this, exchange, packed, workers) for _ in range(workers)]
-    from fairway.runners.ray import Cluster, RayHand  # noqa: PLC0415 - optional
-
-    actors = Cluster(*cluster, packed)
-    return [RayHand(owner, this, exchange, actors) for _ in range(workers)]
 
 
 class LocalHand(Hand):
