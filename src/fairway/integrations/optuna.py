@@ -279,8 +279,9 @@ def report(
 
 def _write_constraints(trial: optuna.Trial, bridge: _OptunaBridge, ours: Trial) -> None:
     """Store the checks of the last step, and the constraints of the best checkpoint, as attributes in Optuna."""
-    constraints, standing = bridge.problem.constraints, bridge.standing(ours)
-    if not constraints or standing is None:
+    constraints = bridge.problem.constraints
+    standing = bridge.standing(ours) if constraints else None
+    if standing is None:
         return
     values = {each.metric: value for each, value in zip(constraints, standing.values, strict=True)}
     measured = {name: value for name, value in values.items() if value is not None}

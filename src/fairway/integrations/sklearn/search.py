@@ -19,8 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from fairway.errors import StudyFailed, UsageError
-from fairway.integrations.sklearn.folds import CrossValidation, results_of
-from fairway.integrations.sklearn.scorers import Scorer, Scoring, takes
+from fairway.integrations.sklearn.folds import CrossValidation, Scorer, Scoring, results_of, takes
 from fairway.problem import Constraint, Maximize, Problem
 from fairway.samplers.random import Random
 from fairway.samplers.sampler import Sampler
