@@ -204,7 +204,10 @@ class _Simulator:
         trial, driver, clock = running.trial, running.trial.driver, self._clock
         if observation is None:
             began, step = clock.now, trial.last_step + 1
-            observation = driver.measure(self._metrics(step, running.k), step=step, checkpoint=step)
+            objective, *constraints = driver.problem.metrics
+            metrics: dict[str, Given] = {name: partial(self._check, name, running.k) for name in constraints}
+            metrics[objective] = self._recording.at(objective, running.k, step)
+            observation = driver.measure(metrics, step=step, checkpoint=step)
             if observation is None:
                 return False
             if clock.now > began:
@@ -220,12 +223,6 @@ class _Simulator:
         if late is not None:
             self._schedule(clock.now, running, late)
         return late is not None
-
-    def _metrics(self, step: int, k: int) -> dict[str, Given]:
-        """The objective at a step, and constraints that take virtual time to check."""
-        objective, *constraints = self._owner.problem.metrics
-        checks = {name: partial(self._check, name, k) for name in constraints}
-        return {objective: self._recording.at(objective, k, step), **checks}
 
     def _check(self, name: str, k: int, step: int) -> float:
         """Measure a constraint; the clock moves on by the price of the check."""

@@ -5,10 +5,10 @@ Optuna's pruner and Ray Tune's scheduler, searcher and stopper each hold a bridg
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial
 from typing import Any, Generic, TypeVar
 
-from fairway.engine.log import Log
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.feasibility import Checkpoint
@@ -16,7 +16,6 @@ from fairway.problem import Problem
 from fairway.samplers.random import Random
 from fairway.space import Choice, Int, Space, Value
 from fairway.stoppers.never import Never
-from fairway.storage.memory import MemoryLog
 from fairway.study import Study
 
 Key = TypeVar("Key", bound=Hashable)
@@ -33,24 +32,17 @@ class Bridge(Generic[Key]):
     """
 
     def __init__(self, problem: Problem, space: Space = _UNNAMED, *, seed: int | None = 0, **rules: Any) -> None:
-        self._rules = {"sampler": Random(), "stopper": Never(), **rules}
-        self.problem = problem
+        settings = {"sampler": Random(), "stopper": Never(), "seed": seed, **rules}
+        self.problem, self.study = problem, Study(space, problem.objective, problem.constraints, **settings)
         self.running: dict[Key, Trial] = {}
         self.ended: set[Key] = set()
-        self._open(space, MemoryLog(), seed)
-
-    def _open(self, space: Space, log: Log, seed: int | None) -> None:
-        objective, constraints = self.problem.objective, self.problem.constraints
-        self.study = Study(space, objective, constraints, storage=log, seed=seed, **self._rules)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in vars(self).items() if name not in ("study", "running")}
-        return {**state, "opened": (self.study.space, self.study.log, self.study.seed)}
+        return {**vars(self), "study": reopened(self.study), "running": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        opened = state.pop("opened")
-        vars(self).update(state, running={})
-        self._open(*opened)
+        vars(self).update(state)
+        self.study = state["study"]()
         owner = self.study.owner
         for number in list(owner.ledger.running):
             owner.give_up(number, "the other tuner was restored without it", retry=0)
@@ -86,6 +78,13 @@ class Bridge(Generic[Key]):
         if cut and not why and not trial.stopped:
             trial.driver.cut(cut)
         self.study.tell(trial, failed=why or None)
+
+
+def reopened(study: Study) -> Callable[[], Study]:
+    """What opens a study again from its log: a study does not pickle, and a copy elsewhere would be another one."""
+    rules = {"sampler": study.sampler, "stopper": study.stopper, "terminator": study.terminator}
+    settings: dict[str, Any] = {**rules, "storage": study.log, "seed": study.seed}
+    return partial(Study, study.space, study.problem.objective, study.problem.constraints, **settings)
 
 
 def as_choice(options: Iterable[Any]) -> Choice | None:

@@ -49,7 +49,7 @@ def run(
         from fairway.runners.exchange import Exchange  # noqa: PLC0415 - only for workers elsewhere
         from fairway.runners.remote import ProcessHand, pack  # noqa: PLC0415
 
-        packed, exchange = pack(function, this.catch), Exchange(owner)
+        packed, exchange = pack((function, this.catch)), Exchange(owner)
         if backend == "ray":
             from fairway.runners.ray import Cluster, RayHand  # noqa: PLC0415 - optional
 

@@ -15,11 +15,10 @@ import signal
 import subprocess
 import sys
 from abc import abstractmethod
-from collections.abc import Callable
 from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import cloudpickle
 
@@ -30,7 +29,7 @@ from fairway.errors import StudyFailed, UsageError
 from fairway.runners.evaluate import describe
 from fairway.runners.exchange import Exchange, Line
 from fairway.runners.run import Hand, Outcome, Run, write_down
-from fairway.runners.worker import Begin, Done
+from fairway.runners.worker import Begin, Done, Work
 from fairway.seeds import trial_seed
 
 _LOOK_SECONDS = 1.0  # between looks whether a silent worker lives
@@ -43,10 +42,10 @@ class _RemoteTraceback(Exception):  # noqa: N818 - it is the cause that is shown
     """Where an exception was raised in a worker."""
 
 
-def pack(function: Callable[..., Any], catch: tuple[type[Exception], ...]) -> bytes:
-    """Pickle a function, and the exceptions that fail only their trial, for workers."""
+def pack(work: Work) -> bytes:
+    """What workers are to do, pickled."""
     try:
-        packed: bytes = cloudpickle.dumps((function, catch))
+        packed: bytes = cloudpickle.dumps(work)
     except Exception as error:
         raise UsageError(
             f"the function cannot be sent to worker processes ({error}): it holds something that belongs to this "

@@ -18,7 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import cloudpickle
 
@@ -33,6 +33,9 @@ from fairway.runners.evaluate import describe, evaluate
 from fairway.space import Value
 
 _GRACE_SECONDS = 5.0  # for cleaning up, once the owner is gone
+
+Work: TypeAlias = tuple[Callable[[Trial], Any], tuple[type[Exception], ...]]
+"""A function, and the exceptions that fail only their trial."""
 
 
 class Begin(NamedTuple):
@@ -87,26 +90,18 @@ def serve(connection: Connection, function: bytes, *, alone: bool) -> None:
     with contextlib.suppress(KeyboardInterrupt, OSError, EOFError):
         packed = connection.recv_bytes()
         try:
-            referee, (call, catch) = map(cloudpickle.loads, (packed, function))
+            referee, work = map(cloudpickle.loads, (packed, function))
         except Exception as error:  # noqa: BLE001 - whatever the user's modules raise
             connection.send(describe(error))
             return
         connection.send("")
-        _Worker(connection, referee, call, catch, alone=alone).run()
+        _Worker(connection, referee, work, alone=alone).run()
 
 
 class _Worker:
-    def __init__(
-        self,
-        connection: Connection,
-        referee: Referee,
-        function: Callable[[Trial], Any],
-        catch: tuple[type[Exception], ...],
-        *,
-        alone: bool,
-    ) -> None:
-        self._connection, self._referee, self._function, self._catch = connection, referee, function, catch
-        self._alone = alone
+    def __init__(self, connection: Connection, referee: Referee, work: Work, *, alone: bool) -> None:
+        self._connection, self._referee, self._alone = connection, referee, alone
+        self._function, self._catch = work
         self._batch: Batch | None = None  # of the trial that runs
         self._over = False  # nobody listens any more
         self._orders: queue.SimpleQueue[Begin | bool | None] = queue.SimpleQueue()

@@ -117,10 +117,6 @@ class _Reporter:
 
     def report(self, metrics: Mapping[str, Any], constraints: Mapping[str, Given], checkpoint: Any) -> None:
         """Report the metrics with the constraints that were worth checking, and NaN for the others."""
-        tune.report(self._measure(metrics, constraints), checkpoint=checkpoint)
-        self._driver.train_since()
-
-    def _measure(self, metrics: Mapping[str, Any], constraints: Mapping[str, Given]) -> dict[str, Any]:
         problem = self._referee.problem
         metric, names = problem.objective.metric, problem.metrics[1:]
         if metric not in metrics:
@@ -128,13 +124,16 @@ class _Reporter:
         given = {name: metrics[name] for name in problem.metrics if name in metrics} | dict(constraints)
         if problem.objective.sign * number(problem, metric, metrics[metric]) <= self._referee.bar:
             self._refresh()
+        known: dict[str, Any] = {}
         observed = self._driver.measure(given)
-        if observed is None:
-            return dict(metrics)  # the scheduler sees for itself that it is no number
-        self._driver.settle(observed)
-        known = {name: math.nan if value is None else value for name, value in zip(names, observed.values, strict=True)}
-        measured = [list(observed.values), list(observed.prices), observed.train_ns, observed.last]
-        return {**metrics, **known, MEASURED: json.dumps(measured)}
+        if observed is not None:  # else the scheduler sees for itself that it is no number
+            self._driver.settle(observed)
+            values = zip(names, observed.values, strict=True)
+            known = {name: math.nan if value is None else value for name, value in values}
+            measured = [list(observed.values), list(observed.prices), observed.train_ns, observed.last]
+            known[MEASURED] = json.dumps(measured)
+        tune.report({**metrics, **known}, checkpoint=checkpoint)
+        self._driver.train_since()
 
 
 _reporter: tuple[str, _Reporter | None] = ("", None)  # of the trial that runs in this process, by its id

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -113,8 +114,8 @@ class CrossValidation:
     def __post_init__(self) -> None:
         # Some scores are undefined on a fold with a single class: those folds come first, so that the number of folds
         # that count is known at the first report.
-        self._one_class = [self._has_one_class(test) for _, test in self.splits]
-        self._order = sorted(range(len(self.splits)), key=lambda k: not self._one_class[k])
+        self.one_class = [self._has_one_class(test) for _, test in self.splits]
+        self._order = sorted(range(len(self.splits)), key=lambda k: not self.one_class[k])
 
     def __call__(self, trial: Trial) -> None:
         """Run one trial."""
@@ -142,7 +143,7 @@ class CrossValidation:
         params = _check_method_params(self.data, params=dict(scoring.params), indices=test)
         try:
             with warnings.catch_warnings():
-                if self._one_class[k]:
+                if self.one_class[k]:
                     warnings.simplefilter("ignore", UndefinedMetricWarning)
                 given: Any = scoring.scorer(model, data, *(() if truth is None else (truth,)), **params)
             if given is None or isinstance(given, str | bytes | Mapping) or np.ndim(given):
@@ -151,10 +152,6 @@ class CrossValidation:
         except Exception as error:
             error.add_note(f"raised by the scorer of {scoring.name!r} on fold {k + 1}")
             raise
-
-    def is_undefined(self, score: float, k: int) -> bool:
-        """Whether a score is NaN because fold k has a single class, whatever the model."""
-        return math.isnan(score) and self._one_class[k]
 
     def _has_one_class(self, rows: Any) -> bool:
         if self.truth is None or issparse(self.truth):
@@ -184,7 +181,7 @@ class _Progress:
         score = work.score(work.objective, model, k)
         self._fit_seconds.append(trained - began)
         self._score_seconds.append(time.perf_counter() - trained)
-        if work.is_undefined(score, k):
+        if math.isnan(score) and work.one_class[k]:  # whatever the model
             self.undefined += 1
             return
         self._scores[k] = score
@@ -192,21 +189,18 @@ class _Progress:
             self._models[k] = model
         sizes = {"test_size": _num_samples(test), "train_size": _num_samples(train)}
         means = Folds(list(self._scores.values()), of=len(work.splits) - self.undefined, **sizes)
-        self._trial.report({work.objective.name: means, **{each.name: self._offer(each) for each in work.constraints}})
+        offers = {each.name: partial(self._check, each) for each in work.constraints}
+        self._trial.report({work.objective.name: means, **offers})
 
-    def _offer(self, scoring: Scoring) -> Callable[[], float]:
-        """A constraint's mean over the folds so far, as a callable."""
-
-        def mean() -> float:
-            known = self._constraints[scoring.name]
-            for k, model in self._models.items():
-                if k not in known:
-                    known[k] = self._work.score(scoring, model, k)
-            if all(len(scored) == len(self._scores) for scored in self._constraints.values()):
-                self._models.clear()
-            return float(np.mean(list(known.values())))
-
-        return mean
+    def _check(self, scoring: Scoring) -> float:
+        """A constraint's mean over the folds so far."""
+        known = self._constraints[scoring.name]
+        for k, model in self._models.items():
+            if k not in known:
+                known[k] = self._work.score(scoring, model, k)
+        if all(len(scored) == len(self._scores) for scored in self._constraints.values()):
+            self._models.clear()
+        return float(np.mean(list(known.values())))
 
     def notes(self) -> dict[str, Any]:
         """What `results_of` reads: one value per fold, None if there is none or none that JSON can hold."""

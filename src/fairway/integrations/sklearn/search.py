@@ -19,6 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from fairway.errors import StudyFailed, UsageError
+from fairway.integrations.bridge import reopened
 from fairway.integrations.sklearn.folds import CrossValidation, Scorer, Scoring, results_of, takes
 from fairway.problem import Constraint, Maximize, Problem
 from fairway.samplers.random import Random
@@ -303,19 +304,11 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         return getattr(self, "best_estimator_", self.estimator).classes_
 
     def __getstate__(self) -> dict[str, Any]:
-        """A study does not pickle: a copy in another process would not be the study. What it consists of does."""
         state = dict(super().__getstate__())
-        if "study_" in state:
-            study = state["study_"]
-            rules = {"sampler": study.sampler, "stopper": study.stopper, "terminator": study.terminator}
-            state["study_"] = (study.space, study.problem, {**rules, "storage": study.log, "seed": study.seed})
-        return state
+        return {**state, "study_": reopened(state["study_"])} if "study_" in state else state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        if "study_" in state:
-            space, problem, rest = state["study_"]
-            state = {**state, "study_": Study(space, problem.objective, problem.constraints, **rest)}
-        super().__setstate__(state)
+        super().__setstate__({**state, "study_": state["study_"]()} if "study_" in state else state)
 
     def __sklearn_tags__(self) -> Any:
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
