@@ -7,8 +7,10 @@ SST2 ?= $(FAIRWAY_SST2_CURVES)
 ANCHORS ?= $(FAIRWAY_ANCHORS)
 TERMINATION ?= $(FAIRWAY_TERMINATION)
 TABLES ?= $(FAIRWAY_DATA)
+# One process more than there are cores: some tests wait for others.
+PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() + 1))')
 
-.PHONY: demo test test-browser lint faults bench papers tables docs docs-serve clean
+.PHONY: demo test test-browser browser lint faults bench papers tables docs docs-serve clean
 
 $(VENV)/.python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "fairway needs Python 3.11 or later"'
@@ -28,15 +30,25 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint
-	$(BIN)/pytest
+# The style first, which takes a second; types and imports beside the tests, with what they say below them.
+test: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@{ $(BIN)/mypy && $(BIN)/lint-imports; } > $(VENV)/types.log 2>&1 & types=$$!; \
+	$(BIN)/pytest --ignore=tests/browser --numprocesses=$(PROCESSES) --durations=10; tests=$$?; \
+	wait $$types; types=$$?; cat $(VENV)/types.log; \
+	[ $$types = 0 ] || echo "make test: types or imports are wrong"; \
+	[ $$tests = 0 ] || echo "make test: tests failed"; \
+	[ $$types = 0 ] && [ $$tests = 0 ]
 
-test-browser: $(VENV)/.dev
+test-browser: $(VENV)/.dev browser
+	$(BIN)/pytest tests/browser
+
+browser:
 	@if ! { command -v chromium && command -v chromedriver; } > /dev/null; then \
 	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	  $$root apt-get install -y -qq chromium chromium-driver || \
 	  { $$root apt-get update -qq && $$root apt-get install -y -qq chromium chromium-driver; }; fi
-	$(BIN)/pytest tests/browser
 
 faults: $(VENV)/.dev
 	$(BIN)/python -m tests.faults

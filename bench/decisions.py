@@ -23,6 +23,7 @@ from bench.papers.ace_tables import WORKERS
 from bench.policies import OBJECTIVE, RECORDINGS, RULES, SAMPLERS, SETTINGS
 
 ADDED = {"by_stopper", "means"}  # to `Told`, so that a summary equals the whole log
+RENAMED = {"times_lost": "losses", "stop_reason": "verdict"}
 SEEDS = 3
 TRIALS = 40
 
@@ -31,7 +32,9 @@ def digest(study: fw.Study) -> str:
     """The SHA-256 of a study's log."""
     lines = []
     for event in study.log.read(0):
-        content = {item.name: _exact(getattr(event, item.name)) for item in fields(event) if item.name not in ADDED}
+        content = {RENAMED.get(item.name, item.name): _exact(getattr(event, item.name)) for item in fields(event)}
+        content = {name: value for name, value in content.items() if name not in ADDED}
+        content.get("config", {}).pop("wording", None)
         lines.append(json.dumps([type(event).__name__, content], sort_keys=True))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 

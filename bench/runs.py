@@ -50,9 +50,9 @@ def digest(*parts: object) -> str:
 
 def simulation_sources() -> list[Path]:
     """The parts of fairway that a simulated study runs."""
-    parts = ("stoppers", "samplers", "models", "runners/simulated.py", "runners/recording.py", "runners/run.py")
-    files = ("feasibility", "history", "interval", "ledger", "owner", "problem", "ranks", "referee", "seeds", "space")
-    return [SOURCES / part for part in (*parts, *(f"{name}.py" for name in (*files, "study", "trial")))]
+    parts = ("stoppers", "samplers", "models", "engine", "runners/virtual.py", "runners/recording.py", "runners/run.py")
+    files = ("feasibility", "history", "interval", "problem", "seeds", "space", "study")
+    return [SOURCES / part for part in (*parts, *(f"{name}.py" for name in files))]
 
 
 def run_all(

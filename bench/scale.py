@@ -79,7 +79,9 @@ def measure(lines: int = 64, rounds: int = 40) -> Costs:
         hear, look, tell, events = [], [], [], []
         for round_ in range(rounds):
             for far, driver in there:
-                driver.report({"auc": 0.5 + round_ / 1000, "eod": lambda: 0.5}, {}, round_ + 1, None)
+                observation = driver.measure({"auc": 0.5 + round_ / 1000, "eod": lambda: 0.5})
+                assert observation is not None
+                driver.settle(observation)
                 with drained([driver.batch], WallClock.ns()) as waiting:
                     far.send(Batches(waiting))
             hear.append(_timed(exchange.hear, ours) / lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import tempfile
 import warnings
@@ -33,13 +34,26 @@ TERMINATORS = [
 ]
 
 
-@pytest.hookimpl(tryfirst=True)
+GROUPS = {  # whose tests share what takes seconds to start
+    "Ray": re.compile(r"tests/runners/test_ray\.py|tests/integrations/test_raytune\.py|_run_in_ray_"),
+    "the site": re.compile(r"tests/test_site\.py"),
+}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """A group goes to one process as a whole, the largest first; every other test to whichever process is free."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return next((name for name, tests in GROUPS.items() if tests.search(nodeid)), nodeid)
+
+    return Groups(config, log)
+
+
 def pytest_collection_modifyitems(items):
-    """What shares something dear is run in one process, one after the other; what needs a Ray comes first."""
-    for item in items:
-        for name in ("local_ray", "site"):
-            if name in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group(name))
+    """What needs a Ray comes first and together: it is ended when a test comes that does not."""
     items.sort(key=lambda item: "local_ray" not in getattr(item, "fixturenames", ()))
 
 

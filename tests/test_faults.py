@@ -17,7 +17,7 @@ def test_nothing_told_is_lost_by_a_kill(url, scenario, run):
 
 
 def test_many_processes_at_once_make_no_gap_no_duplicate_and_no_deadlock(url):
-    sys.stdout.write(hammer(url) + "\n")
+    sys.stdout.write(hammer(url, seconds=4.0) + "\n")
 
 
 SMALL_DISK = """

@@ -238,7 +238,7 @@ class Lossy(BrokenLog):
     [
         (Counts, "Counts.append returned 3; the new length, 4, is expected"),
         (Partly, r"Partly.read\(\) after a refused append: 5 events; 3 are expected"),
-        (ClaimsFirst, "append returned None for a claim that only a refused append had made: 4 is expected"),
+        (ClaimsFirst, "append returned None for a claim made by a refused append only: 4 is expected"),
         (Forgiving, "append returned 6, but 'worker 0' was taken: None is expected"),
         (AllAtOnce, r"AllAtOnce.read\(0, 0\): 11 events; 0 are expected"),
         (Chatty, r"Chatty.summary\(0\): 11 events; 8 are expected"),

@@ -6,6 +6,9 @@ from fairway.errors import StudyFailed as StudyFailed
 from fairway.errors import UsageError as UsageError
 from fairway.folds import Folds as Folds
 from fairway.history import History as History
+from fairway.parameters import Choice as Choice
+from fairway.parameters import Float as Float
+from fairway.parameters import Int as Int
 from fairway.problem import AtLeast as AtLeast
 from fairway.problem import AtMost as AtMost
 from fairway.problem import Maximize as Maximize
@@ -20,9 +23,6 @@ from fairway.samplers.sampler import Sampler as Sampler
 from fairway.samplers.tpe import CTPE as CTPE
 from fairway.samplers.tpe import TPE as TPE
 from fairway.simulation import simulate as simulate
-from fairway.space import Choice as Choice
-from fairway.space import Float as Float
-from fairway.space import Int as Int
 from fairway.space import Space as Space
 from fairway.stoppers.ace import ACE as ACE
 from fairway.stoppers.asha import ASHA as ASHA

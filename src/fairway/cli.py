@@ -156,12 +156,8 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
-def _view(options: argparse.Namespace) -> View:
-    return View.read(options.url, options.name)
-
-
 def _show(options: argparse.Namespace) -> int:
-    _print_study(_view(options), last=options.trials, as_json=options.json)
+    _print_study(View.read(options.url, options.name), last=options.trials, as_json=options.json)
     return 0
 
 
@@ -199,9 +195,7 @@ def _print_study(view: View, *, last: int, as_json: bool) -> None:
     elif ledger.verdicts:
         _print(f"last verdict: {ledger.verdicts[-1].reason}")
     if last > 0 and records:
-        rows = [
-            (str(one.number), one.status, _feasible(one), _pairs(one.metrics), one.reason) for one in records[-last:]
-        ]
+        rows = [(str(r.number), r.status, _feasible(r), _pairs(r.metrics), r.reason) for r in records[-last:]]
         _print_table(("trial", "status", "feasible", "metrics", "reason"), rows)
 
 
@@ -220,12 +214,11 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    view = _view(options)
+    view = View.read(options.url, options.name)
     output: Path = options.output
     rows = [record.row(view.space, view.problem) for record in view.trials]
     if output.suffix == ".json":
-        text = json.dumps([_finite(row) for row in rows], indent=1)
-        output.write_text(text + "\n")
+        output.write_text(json.dumps(_finite(rows), indent=1) + "\n")
     elif output.suffix == ".csv":
         written = io.StringIO()
         writer = csv.DictWriter(written, list(rows[0]) if rows else ["number"])
@@ -241,22 +234,17 @@ def _export(options: argparse.Namespace) -> int:
             raise MissingDependency("parquet needs pandas and pyarrow: pip install pandas pyarrow") from error
     else:
         raise UsageError(f"{output}: a file that ends in .csv, .json or .parquet is expected")
-    if options.json:
-        _print_json({"trials": len(rows), "file": str(output)})
-    else:
-        _print(f"{len(rows)} trials written to {output}")
+    _answer(options, {"trials": len(rows), "file": str(output)}, f"{len(rows)} trials written to {output}")
     return 0
 
 
 def _report(options: argparse.Namespace) -> int:
     from fairway.report import page  # noqa: PLC0415 - loads all the charts
 
-    view = _view(options)
+    view = View.read(options.url, options.name)
     size, n = page.write(view, options.output), len(view.courses)
-    if options.json:
-        _print_json({"file": str(options.output), "bytes": size, "trials": n})
-    else:
-        _print(f"{n:,} trial{'' if n == 1 else 's'} in {options.output}, {size / 1e6:.1f} MB")
+    text = f"{n:,} trial{'' if n == 1 else 's'} in {options.output}, {size / 1e6:.1f} MB"
+    _answer(options, {"file": str(options.output), "bytes": size, "trials": n}, text)
     return 0
 
 
@@ -264,10 +252,7 @@ def _dashboard(options: argparse.Namespace) -> int:
     from fairway.report.dashboard import serve  # noqa: PLC0415 - loads all the charts
 
     def ready(address: str) -> None:
-        if options.json:
-            _print_json({"address": address})
-        else:
-            _print(f"Open {address}  (Ctrl-C to quit)")
+        _answer(options, {"address": address}, f"Open {address}  (Ctrl-C to quit)")
         sys.stdout.flush()
         if options.open:
             webbrowser.open(address)
@@ -286,10 +271,7 @@ def _delete(options: argparse.Namespace) -> int:
             _print("nothing was deleted")
             return 1
     Database(options.url).delete(options.name)
-    if options.json:
-        _print_json({"deleted": options.name})
-    else:
-        _print(f"deleted {options.name}")
+    _answer(options, {"deleted": options.name}, f"deleted {options.name}")
     return 0
 
 
@@ -309,6 +291,13 @@ def _when(seconds: float) -> str:
 
 def _print(text: str) -> None:
     sys.stdout.write(shown(text) + "\n")
+
+
+def _answer(options: argparse.Namespace, document: Any, text: str) -> None:
+    if options.json:
+        _print_json(document)
+    else:
+        _print(text)
 
 
 def _print_json(document: Any) -> None:

@@ -147,39 +147,25 @@ class Means:
         return loss
 
 
+_KINDS = {
+    np.int64: ("number", "step", "folds"),
+    np.float64: ("x", "loss", "values", "violation", "seconds", "noise"),
+    np.bool_: ("failed", "partial"),
+}
+
+
 class Columns:
     """The growing buffers behind `History`."""
 
     def __init__(self, space: Space, problem: Problem, seed: int) -> None:
         self._space, self._problem, self._seed = space, problem, seed
-        d, m = len(space), len(problem.constraints)
-        self._dtype = np.dtype(
-            [
-                ("number", np.int64),
-                ("x", np.float64, (d,)),
-                ("loss", np.float64),
-                ("values", np.float64, (m,)),
-                ("violation", np.float64),
-                ("failed", np.bool_),
-                ("partial", np.bool_),
-                ("step", np.int64),
-                ("seconds", np.float64),
-                ("noise", np.float64),
-                ("folds", np.int64),
-            ]
-        )
-        self._buffers = {name: self._empty(name, 64) for name in self._names}
+        shapes = {"x": (len(space),), "values": (len(problem.constraints),)}
+        self._buffers: dict[str, NDArray[Any]] = {
+            name: np.empty((64, *shapes.get(name, ())), kind) for kind, names in _KINDS.items() for name in names
+        }
         self._n = 0
         self._means = Means()
         self._by_fold = False  # whether any trial was reported fold by fold
-
-    @property
-    def _names(self) -> tuple[str, ...]:
-        return self._dtype.names or ()
-
-    def _empty(self, name: str, rows: int) -> NDArray[Any]:
-        field = self._dtype[name]
-        return np.empty((rows, *field.shape), field.base)
 
     def append(
         self,
@@ -197,17 +183,16 @@ class Columns:
         """
         if self._n == len(self._buffers["number"]):
             for name, old in self._buffers.items():
-                self._buffers[name] = new = self._empty(name, 2 * self._n)
-                new[: self._n] = old
+                self._buffers[name] = np.concatenate([old, np.empty_like(old)])
         cells: dict[str, object] = {"number": number, "x": x, "seconds": seconds, "partial": partial}
         if checkpoint is None:
-            cells |= {"loss": np.nan, "values": np.nan, "violation": np.nan, "failed": True, "step": 0, "noise": np.nan}
-            cells["folds"] = 0
+            cells |= dict.fromkeys(("loss", "values", "violation", "noise"), np.nan)
+            cells |= {"failed": True, "step": 0, "folds": 0}
             self._means.append(np.nan, 0, {})
         else:
-            amount = feasibility.known(self._problem, checkpoint)
+            amount, sign = feasibility.known(self._problem, checkpoint), self._problem.objective.sign
             cells |= {
-                "loss": self._problem.objective.sign * checkpoint.objective,
+                "loss": sign * checkpoint.objective,
                 "values": self._values(checkpoint, amount),
                 "violation": np.nan if amount is None else amount,
                 "failed": False,
@@ -215,7 +200,6 @@ class Columns:
                 "noise": np.nan if checkpoint.noise is None else checkpoint.noise,
                 "folds": checkpoint.folds,
             }
-            sign = self._problem.objective.sign
             before = {} if checkpoint.provisional else {k: sign * mean for k, mean in (some or {}).items()}
             self._means.append(sign * checkpoint.objective, checkpoint.of, before)
             self._by_fold = self._by_fold or checkpoint.provisional
@@ -232,7 +216,7 @@ class Columns:
 
     def snapshot(self, pending: Sequence[NDArray[np.float64]]) -> History:
         """The rows so far, as read-only views."""
-        views = {name: self._buffers[name][: self._n] for name in self._names}
+        views = {name: buffer[: self._n] for name, buffer in self._buffers.items()}
         views["pending"] = np.array(pending, np.float64).reshape(len(pending), len(self._space))
         for view in views.values():
             view.flags.writeable = False

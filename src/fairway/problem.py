@@ -75,14 +75,11 @@ class Constraint:
 
     def __post_init__(self) -> None:
         _check_metric(self, self.metric)
+        kind = type(self).__name__
         if not is_finite(self.threshold):
-            raise UsageError(
-                f"{type(self).__name__}({self.metric!r}, {self.threshold!r}): a finite threshold is expected"
-            )
+            raise UsageError(f"{kind}({self.metric!r}, {self.threshold!r}): a finite threshold is expected")
         if self.scale is not None and not (is_finite(self.scale) and self.scale > 0):
-            raise UsageError(
-                f"{type(self).__name__}({self.metric!r}): scale={self.scale!r}: a positive number is expected"
-            )
+            raise UsageError(f"{kind}({self.metric!r}): scale={self.scale!r}: a positive number is expected")
         _as_float(self, "threshold", "scale")
 
     @cached_property

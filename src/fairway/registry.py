@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 STORED = {
-    "space": ("Float", "Int", "Choice"),
+    "parameters": ("Float", "Int", "Choice"),
     "problem": ("Minimize", "Maximize", "AtMost", "AtLeast"),
     "stoppers.pilot": ("Pilot",),
     "stoppers.ace": ("ACE",),

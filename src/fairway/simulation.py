@@ -22,10 +22,10 @@ from fairway.engine.measurement import Given, Observation
 from fairway.engine.owner import Owner
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
+from fairway.parameters import Value
 from fairway.runners.recording import Recording, key
 from fairway.runners.run import Judge
 from fairway.seeds import stream
-from fairway.space import Value
 from fairway.study import Study
 
 _FLAT_NS = 100_000  # a step past the recorded end

@@ -17,13 +17,14 @@ from fairway.engine.record import Best, TrialRecord
 from fairway.engine.trial import Trial
 from fairway.errors import MissingDependency, UsageError
 from fairway.history import History
+from fairway.parameters import Parameter, Value
 from fairway.problem import Constraint, Objective, Problem
 from fairway.runners import optimize
 from fairway.runners.rebuild import rebuild
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
 from fairway.seeds import trial_seed
-from fairway.space import Parameter, Space, Value
+from fairway.space import Space
 from fairway.stoppers.pilot import Pilot
 from fairway.stoppers.stopper import Stopper
 from fairway.storage.memory import MemoryLog
@@ -59,8 +60,8 @@ class Study:
     """A search for the best configuration within limits.
 
     Defaults: c-TPE, `Pilot`, no terminator, a log in memory, and a fresh seed, which is stored. With a `storage`, such
-    as "sqlite:///credit.db" or "postgresql://host/database", the study is created under its `name`, or goes on if it
-    is there already. Threads may share a study.
+    as "sqlite:///credit.db" or "postgresql://host/database", the study is created under its `name`, or resumes if it
+    is there already. Threads may share a study. `owner` is the engine behind it, for integrations.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), [fw.AtLeast("x", 0.5)], seed=0)
@@ -163,24 +164,24 @@ class Study:
         catch: type[Exception] | tuple[type[Exception], ...] = Exception,
         progress: bool | None = None,
     ) -> None:
-        """Run so many more trials, or for so many seconds, whichever ends first; both are totals over all workers.
+        """Run this many more trials, or for this many seconds, whichever ends first; both are totals over all workers.
 
         `function` trains in a loop and reports, or returns its metrics (or, without constraints, one number). An
-        exception in `catch` fails its trial and the study goes on, unless nothing has ever succeeded. `timeout` and
-        `trial_timeout` (seconds) end a trial at its next report. `progress`: live lines; by default in a terminal.
-        Ctrl-C ends the run, with running trials failed as "interrupted"; what was told is kept. When the terminator
-        says stop, no trial is begun any more and those running finish; calling `optimize` again overrules it, until it
-        has changed its mind.
+        exception in `catch` fails its trial and the study continues, unless nothing has ever succeeded. `timeout` and
+        `trial_timeout` (seconds) end a trial at its next report. `progress` prints live lines; by default only in a
+        terminal. Ctrl-C ends the run, with running trials failed as "interrupted"; what was told is kept. When the
+        terminator's verdict is to stop, no new trial begins and those running finish; calling `optimize` again
+        overrules that verdict until the terminator has changed its mind.
 
-        One worker runs in this process. Several run in processes of their own (`backend="process"`), started fresh;
+        One worker runs in this process. Several run in processes of their own (`backend="process"`), started fresh:
         any function that cloudpickle can send will do, and needs no `__main__` guard. Each trains with its share of
         the cores, unless OMP_NUM_THREADS and the like say otherwise. A process that dies is replaced, and its trial is
-        tried again up to `retry` times. `backend="thread"` suits functions that wait, or that leave Python's lock.
+        tried again up to `retry` times. `backend="thread"` suits functions that wait, or that release Python's lock.
 
-        `backend="ray"` (extra `ray`) has each worker as a Ray actor with `resources` of its own, by default
+        `backend="ray"` (extra `ray`) runs each worker as a Ray actor with `resources` of its own, by default
         {"CPU": 1}: in the cluster at `address`, in the one that this process is connected to or RAY_ADDRESS names, or
-        else in one that is started on this machine. As many run as there is room for. A worker that is lost with its
-        node or to somebody more important costs its running trial.
+        else in one that is started on this machine. As many run as there is room for. If a node fails or a worker is
+        preempted, its running trial is lost and retried.
         """
         optimize.run(
             self.owner,
@@ -200,9 +201,9 @@ class Study:
     def rebuild(self, function: Callable[[Trial], Any]) -> Any:
         """The best model: run `function` again on the best configuration, up to the step that was best.
 
-        The function is the one that was optimised, and returns its model: it reports on the way, with the same
+        The function is the one that was optimised, and returns its model. It reports on the way, with the same
         `trial.params` and `trial.seed`, and its loop over `trial.steps` ends at the right step. No constraint is
-        called. A warning says so if the objective comes out differently.
+        called. A warning tells if the objective comes out differently.
 
         >>> import fairway as fw
         >>> study = fw.Study({"rate": fw.Float(0.1, 0.9)}, fw.Minimize("loss"), seed=0)
@@ -230,7 +231,7 @@ class Study:
 
     @property
     def best_ignoring_limits(self) -> Best | None:
-        """The checkpoint with the best objective, whether it may be shipped or not: what the limits cost."""
+        """The checkpoint with the best objective, whether or not it meets the constraints: what the limits cost."""
         found = self.owner.ledger.best_ignoring_limits
         if found is None:
             return None
@@ -239,7 +240,7 @@ class Study:
 
     @property
     def trials(self) -> list[TrialRecord]:
-        """Every trial so far, by number; what running ones report shows within a second or so."""
+        """Every trial so far, by number; reports of running ones show within a second."""
         return [self.owner.ledger.record(number) for number in range(len(self.owner.ledger.courses))]
 
     @property
@@ -276,7 +277,7 @@ class Study:
 
     @property
     def verdicts(self) -> list[tuple[int, Verdict]]:
-        """What the terminator said, with the number of trials that had finished by then."""
+        """The terminator's verdicts, each with the number of trials that had finished by then."""
         return [
             (said.finished, Verdict(said.stop, said.reason, said.value, said.threshold))
             for said in self.owner.ledger.verdicts
@@ -284,7 +285,7 @@ class Study:
 
     @property
     def ended(self) -> str | None:
-        """Why the last run ended; None while the study is going on."""
+        """Why the last run ended; None while the study runs."""
         return self.owner.ledger.ended
 
     @property

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fairway.problem import Constraint, Problem
 
 _NAME = 60  # letters of a name within a sentence
-_UNITS = (  # used from so many seconds on, seconds in one, its name, its short name
+_UNITS = (  # the least seconds to use it for, its length in seconds, its name, its short name
     (172_800.0, 86_400.0, "days", "days"),
     (7200.0, 3600.0, "hours", "h"),
     (120.0, 60.0, "minutes", "min"),
@@ -122,6 +122,37 @@ def goal(problem: Problem) -> str:
     limits = " and ".join(f"{named(constraint.metric)} {limit(constraint)}" for constraint in problem.constraints)
     asked = f"{'maximize' if problem.objective.sign < 0 else 'minimize'} {named(problem.objective.metric)}"
     return f"{asked} with {limits}" if limits else asked
+
+
+def measured(names: Iterable[str], values: Iterable[float | None]) -> str:
+    """Metrics and their values, without those that were not measured.
+
+    >>> measured(["auc", "eod", "ms"], [0.87812, None, 12.0])
+    'auc 0.8781, ms 12'
+    """
+    return ", ".join(f"{named(name)} {number(v)}" for name, v in zip(names, values, strict=True) if v is not None)
+
+
+def distance(constraint: Constraint, value: float | None) -> str:
+    """How far a value is from its limit, in a sentence.
+
+    >>> import fairway as fw
+    >>> distance(fw.AtMost("eod", 0.25), 0.31)
+    'eod 0.31 is 0.06 (24%) beyond its limit of at most 0.25.'
+    """
+    if value is None:
+        return f"{named(constraint.metric)} was not measured there."
+    what, where = (
+        f"{named(constraint.metric)} {beside(value, constraint.threshold)}",
+        f"its limit of {bound(constraint)}",
+    )
+    over = constraint.sign * (value - constraint.threshold)
+    if over == 0.0:
+        return f"{what} is exactly {where}."
+    if over != over:  # noqa: PLR0124 - NaN
+        return f"{what} counts as beyond {where}."
+    share = f" ({percent(abs(over / constraint.threshold))})" if constraint.threshold else ""
+    return f"{what} is {abs(over):.2g}{share} {'beyond' if over > 0 else 'within'} {where}."
 
 
 def params(given: Mapping[str, Any], most: int = 8) -> str:

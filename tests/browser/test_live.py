@@ -78,7 +78,7 @@ def test_a_new_trial_appears_within_two_seconds_of_its_end(browser, address, url
         told = time.time()
         delays.append(wait(browser, "window.seen") / 1000 - told)
     assert max(delays) < 2.0, delays
-    wait(browser, "document.getElementById('headline').textContent.includes('from trial 3')")
+    wait(browser, "document.getElementById('headline').textContent.includes('is trial 3:')")
     assert browser.find_element(By.ID, "state").text == "running"
     assert complaints(browser) == []
 

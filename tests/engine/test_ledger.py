@@ -32,7 +32,9 @@ def test_it_does_not_matter_where_batches_of_reports_end(stopper, acts, data):
             if len(event.step[part]):
                 rows = {name: getattr(event, name)[part] for name in columns}
                 end = part.stop == len(event.step)
-                log.append([replace(event, **rows, verdict=event.verdict if end else None, over=event.over and end)])
+                log.append(
+                    [replace(event, **rows, stop_reason=event.stop_reason if end else None, over=event.over and end)]
+                )
     assert fingerprint(reopen(study, log)) == fingerprint(study)
 
 
@@ -47,7 +49,8 @@ def test_a_damaged_log_is_refused_with_a_sentence(make_study):
         ([opened, Asked(0, {"x": 0.5}, 0.0, 0, queued=True)], "the log takes trial 0 from an empty queue"),
     ):
         broken = MemoryLog()
-        broken.append(events)
+        for event in events:
+            broken._events.append(event)  # past its claims
         with pytest.raises(fw.StorageError, match=sentence):
             make_study(storage=broken)
 
@@ -104,3 +107,15 @@ def test_some_folds_of_many_stand_for_a_trial_until_all_are_there(make_study):
     study.tell(trial)
     assert (course.checkpoint.folds, course.peak.folds) == (3, 3)
     assert study.best_ignoring_limits.metrics["auc"] == pytest.approx(0.7)
+
+
+@given(stoppers, acts_up_to(40))
+def test_the_best_feasible_checkpoint_is_the_referees(stopper, acts):
+    study = live(stopper, acts)
+    flush(study)
+    best, incumbent = study.owner.ledger.best, study.owner.referee.incumbent
+    if incumbent is None:
+        assert best is None
+    else:
+        number, checkpoint = best
+        assert (-checkpoint.objective, number, checkpoint.step) == incumbent[:3]

@@ -1,22 +1,19 @@
 from __future__ import annotations
 
 import os
-import pickle
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
 from hypothesis import given
 
 import fairway as fw
-from fairway.engine.clock import VirtualClock, WallClock
-from fairway.engine.events import Judged, Reported, Told
-from fairway.engine.verify import verify
+from fairway.engine.clock import VirtualClock
+from fairway.engine.events import Judged, Told
 from fairway.storage.memory import MemoryLog
 from fairway.terminators.terminator import Terminator, Verdict
-from tests.conftest import SPACE, flush, judged, parabola
+from tests.conftest import SPACE, judged, parabola
 from tests.engine.logs import LIMITS, acts_up_to, fingerprint, live, reopen, stoppers
 
 
@@ -55,47 +52,6 @@ def test_a_tell_that_comes_after_another_worker_ended_the_trial_is_refused(make_
     assert (trial.status, study.trials[0].status) == ("failed", "failed")
     study.tell(study.ask(), auc=0.6, eod=0.1)
     assert study.best.number == 1
-
-
-class Crowded(MemoryLog):
-    """A log into which another owner writes just before every other append."""
-
-    def __init__(self):
-        super().__init__()
-        self.other = None
-        self.calls = 0
-
-    def append(self, events):
-        other, self.other = self.other, None  # not while the other one writes
-        self.calls += other is not None
-        if other is not None and self.calls % 2:
-            trial = other.ask()
-            trial.report(auc=0.5, eod=0.1)
-            other.tell(trial)
-        self.other = other
-        return super().append(events)
-
-
-@given(stoppers, acts_up_to(30))
-def test_what_others_write_at_the_same_moment_is_neither_lost_nor_doubled(stopper, acts):
-    log = Crowded()
-    study, other = (fw.Study(SPACE, fw.Maximize("auc"), LIMITS, stopper=stopper, seed=0, storage=log) for _ in range(2))
-    log.other, told = other, 0
-    for _, auc, eod, ms, lazy, _ in acts:
-        trial = study.ask()
-        for _ in trial.steps(3):
-            trial.report({"auc": auc, "eod": (lambda v=eod: v) if lazy else eod, "ms": ms})
-        study.tell(trial)
-        told += 1
-    log.other = None
-    for each in (study, other):
-        flush(each)
-    reports = [event for event in log.read() if isinstance(event, Reported)]
-    rows = [(event.worker, act) for event in reports for act in event.acts.tolist()]
-    assert len(rows) == len(set(rows))
-    assert verify(log.read()).faults == []
-    assert sum(study.counts.values()) == len(study.trials) >= told
-    assert fingerprint(study) == fingerprint(other)
 
 
 def test_two_studies_on_one_log_share_numbers_and_findings():
@@ -317,72 +273,31 @@ def test_a_configuration_that_is_lost_with_its_worker_is_tried_once_more_and_not
         first.tell(lost, auc=0.5, eod=0.1)
 
 
-def test_a_further_worker_starts_from_what_is_known_and_hears_of_others_alone(make_study):
-    study = make_study()
-    owner = study.owner
-    study.tell(study.ask(), auc=0.5, eod=0.1)
-    referee = owner.enlist()
-    worker = referee.worker
-    assert (worker, referee.incumbent) == (1, owner.referee.incumbent)
-    assert not owner.journal.roster.has_news(worker)
-    study.tell(study.ask(), auc=0.7, eod=0.1)
-    assert owner.journal.roster.has_news(worker)
-    events, position = owner.journal.roster.news(worker, owner.journal.position)
-    for event in map(pickle.loads, events):
-        referee.replay(event)
-    assert referee.incumbent == owner.referee.incumbent
-    assert position == len(study.log.read())
-    asked = owner.assign(worker)
-    assert owner.tell_for(Told(asked.number, "failed", "no luck", 0.0, worker, 1), None)
-    assert not owner.journal.roster.has_news(worker)  # its own doing is no news to it
-    owner.dismiss(worker)
-    study.tell(study.ask(), auc=0.8, eod=0.1)
-    assert not owner.journal.roster.has_news(worker)
-    assert (study.trials[2].status, study.trials[2].reason) == ("failed", "no luck")
+class Raced(MemoryLog):
+    """A log that somebody else opens between our first look at it and our first write."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.other = other
+
+    def append(self, events):
+        other, self.other = self.other, None
+        if other is not None:
+            other(self)
+        return super().append(events)
 
 
-def test_news_comes_in_pieces_that_any_connection_takes(make_study):
-    study = make_study()
-    owner = study.owner
-    worker = owner.enlist().worker
-    for _ in range(200):
-        study.tell(study.ask(), auc=0.5, eod=0.1)
-    pieces = []
-    while owner.journal.roster.has_news(worker):
-        pieces.append(owner.journal.roster.news(worker, owner.journal.position))
-    assert len(pieces) > 1
-    assert max(sum(map(len, events[:-1])) for events, _ in pieces) < 65536
-    positions = [position for _, position in pieces]
-    assert positions == sorted(positions)
-    assert sum(len(events) for events, _ in pieces) == 400  # a report and an end each
+def test_who_opens_a_study_second_takes_the_seed_of_the_first():
+    log = Raced(lambda log: fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], seed=77, storage=log))
+    study = fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], storage=log)
+    assert study.seed == 77
+    assert study.owner.referee.worker == 1
 
 
-class Late(WallClock):
-    """The machine's clock, a second from now."""
-
-    ns = staticmethod(lambda: time.perf_counter_ns() + 1_000_000_000)
-
-
-def test_the_pulse_sends_what_has_waited_and_learns_what_others_wrote(make_study):
-    log = MemoryLog()
-    study, other = make_study(storage=log), make_study(storage=log)
-    study.ask().report(auc=0.5, eod=0.1)
-    study.owner.journal.pulse()
-    assert not any(isinstance(event, Reported) for event in log.read())  # it has not waited long
-    study.owner.clock = Late()
-    study.owner.journal.pulse()
-    assert sum(isinstance(event, Reported) for event in log.read()) == 1
-    other.tell(other.ask(), auc=0.9, eod=0.1)
-    assert study.owner.ledger.counts["completed"] == 0
-    study.owner.journal.pulse()
-    assert study.owner.ledger.counts["completed"] == 1
-
-
-def test_in_virtual_time_nothing_waits_and_an_idle_owner_has_no_pulse(make_study):
-    study = make_study()
-    study.owner.journal.pulse()
-    study.owner.clock = VirtualClock()
-    study.ask().report(auc=0.5, eod=0.1)
-    study.owner.clock.now += 10**10
-    study.owner.journal.pulse()
-    assert not any(isinstance(event, Reported) for event in study.log.read())
+def test_who_opens_another_study_second_is_refused():
+    log = Raced(lambda log: fw.Study(SPACE, fw.Minimize("loss"), seed=0, storage=log))
+    with pytest.raises(fw.UsageError, match="the study in this storage has another objective"):
+        fw.Study(SPACE, fw.Maximize("auc"), seed=0, storage=log)
+    log = Raced(lambda log: fw.Study(SPACE, fw.Minimize("loss"), seed=1, storage=log))
+    with pytest.raises(fw.UsageError, match="the study in this storage has seed 1"):
+        fw.Study(SPACE, fw.Minimize("loss"), seed=0, storage=log)

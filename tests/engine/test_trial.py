@@ -150,7 +150,7 @@ class TestOnceAtTheEnd:
                 break
         study.tell(trial)
         assert (trial.status, trial.stopped) == ("completed", False)
-        assert all(event.verdict is None for event in reported(study))
+        assert all(event.stop_reason is None for event in reported(study))
         assert study.trials[0].feasible is False
 
     def test_a_state_that_is_gone_is_not_checked(self, make_study):

@@ -30,8 +30,8 @@ def test_every_ruling_of_every_owner_can_be_made_again_from_the_log(stopper, act
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"verdict": None}, "trial 8, step 1: continued; ruled again: eod 0.9 > 0.25, worst 25% of 8 at step 1"),
-        ({"verdict": "because"}, "trial 8, step 1: because; ruled again"),
+        ({"stop_reason": None}, "trial 8, step 1: continued; ruled again: eod 0.9 > 0.25, worst 25% of 8 at step 1"),
+        ({"stop_reason": "because"}, "trial 8, step 1: because; ruled again"),
         ({"interval": 4}, "trial 8 has interval 4 of 4 steps, which should be 1 of 4"),
         ({"objective": np.array([0.1])}, "constraints were paid for, and need not have been"),
         ({"payments": np.zeros((0, 3), np.int64)}, "constraints were paid for without a decision"),
@@ -47,7 +47,7 @@ def test_a_log_that_was_tampered_with_is_found_out(make_study, change, fault):
     run_curves(study, [[(0.9, {"eod": 0.9})] * 4, [(0.9, {"eod": 0.9})] * 4])
     log = list(study.log.read())
     assert verify(log).faults == []
-    place = next(i for i, event in enumerate(log) if isinstance(event, Reported) and event.verdict)
+    place = next(i for i, event in enumerate(log) if isinstance(event, Reported) and event.stop_reason)
     log[place] = replace(log[place], **change)
     assert any(fault in found for found in verify(log).faults)
 

@@ -20,6 +20,7 @@ import fairway as fw
 from fairway.report import dashboard
 from fairway.report.dashboard import watch as watching
 from fairway.report.dashboard.desk import Desk
+from fairway.report.view import View
 from fairway.storage.sql import Database
 from tests import faults
 from tests.conftest import SPACE, run_curves
@@ -225,14 +226,14 @@ class TestPages:
         assert (answer.status_code, "ZeroDivisionError" in answer.json()["error"]) == (500, True)
 
     def test_no_page_makes_the_others_wait_for_a_database(self, client, monkeypatch):
-        still = watching.Watch.still
+        still = View.still
 
         def apart(self):
             with pytest.raises(RuntimeError, match="no running event loop"):
                 asyncio.get_running_loop()
             return still(self)
 
-        monkeypatch.setattr(watching.Watch, "still", apart)
+        monkeypatch.setattr(View, "still", apart)
         assert client.get("/trial?name=credit&number=0").status_code == 200
         assert client.get("/trial.json?name=credit&number=0").status_code == 200
 

@@ -116,7 +116,7 @@ def test_what_a_trial_reported_before_it_failed_counts():
 
 
 def test_one_trial_is_one_trial():
-    assert "1 trial, completed." in said(tell(make(), {"auc": 0.5})).sentences
+    assert "1 trial: 1 completed." in said(tell(make(), {"auc": 0.5})).sentences
 
 
 def test_a_running_study_says_so():
@@ -124,7 +124,7 @@ def test_a_running_study_says_so():
     study.ask()
     summary = said(study)
     assert summary.state == "running"
-    assert "2 trials, 1 running." in summary.sentences
+    assert "2 trials: 1 running, 1 completed." in summary.sentences
     assert summary.sentences[-1] == "The study is still running."
     young = make()
     young.ask()
@@ -142,7 +142,7 @@ def test_a_study_that_nobody_works_on_says_how_to_resume(tmp_path):
     study = make(storage=f"sqlite:///{tmp_path}/study.db")
     tell(study, {"auc": 0.5})
     study.ask()
-    study.log.leave(0)
+    study.log.leases.leave(0)
     summary = said(study)
     assert summary.state == "idle"
     assert "Nobody works on the study now, and 1 trial did not end; run it again and it resumes." in summary.sentences

@@ -88,7 +88,7 @@ def test_a_view_equals_a_full_fold_of_the_log(told, stopper, looked):
     view.update()
     whole = Ledger(view.space, view.problem, study.seed)
     for event in study.log.read():
-        whole.fold(event)
+        whole.replay(event)
     for found in (view.ledger, View(study).ledger):
         for name in ("counts", "last_stop", "last_failure", "best_ignoring_limits", "train_saved_ns", "verdicts"):
             np.testing.assert_equal(getattr(found, name), getattr(whole, name), name)
@@ -149,6 +149,25 @@ def test_a_thinned_curve_has_its_ends(n, most, data):
     assert (thin.step[0], thin.step[-1]) == (0, n - 1)
     assert (np.diff(thin.step) > 0).all()
     assert (stratum[thin.step] == thin.stratum).all()
+
+
+def test_a_view_of_a_database_knows_what_running_trials_have_reported(tmp_path):
+    url = f"sqlite:///{tmp_path}/study.db"
+    study = fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], storage=url, name="credit", seed=0)
+    study.tell(study.ask(), auc=0.5, eod=0.1)
+    view, trial = View.read(url, "credit"), study.ask()
+    for step in trial.steps(10):
+        trial.report(auc=0.5 + step / 10, eod=0.1)
+        if step == 3:
+            break
+    study.owner.journal.flush()
+    assert view.update()
+    assert view.trials == View.read(url, "credit").trials == study.trials
+    assert (view.best.number, view.best.step, view.counts["running"]) == (1, 3, 1)
+    assert not view.update()
+    study.tell(trial)
+    assert view.update()
+    assert view.trials == study.trials
 
 
 def test_a_still_view_stays_as_it_was():

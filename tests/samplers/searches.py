@@ -8,7 +8,7 @@ import fairway as fw
 from fairway.testing import MIXED
 
 
-def best_of(sampler, seeds=4, trials=50):
+def best_of(sampler, seeds=4, trials=30):
     space = {name: parameter for name, parameter in MIXED.items() if name != "drop"}
     found = []
     for seed in range(seeds):

@@ -15,7 +15,7 @@ def test_it_conforms():
 
 
 def test_it_is_ahead_of_random_search():
-    assert best_of(fw.BORE(trees=40)) < best_of(fw.Random())
+    assert best_of(fw.BORE(trees=20)) < best_of(fw.Random())
 
 
 def test_without_scikit_learn_it_says_what_to_install(monkeypatch):

@@ -22,7 +22,7 @@ from fairway.testing import MIXED, check_sampler
     ids=str,
 )
 def test_it_conforms(sampler):
-    check_sampler(sampler, trials=25)
+    check_sampler(sampler, trials=16)
 
 
 def branin(trial):
@@ -52,7 +52,7 @@ def test_it_finds_the_best_feasible_point():
 
     for seed in range(2):
         study = fw.Study(BRANIN, fw.Minimize("loss"), [fw.AtMost("disc", 50.0)], sampler=fw.GP(), seed=seed)
-        study.optimize(evaluate, trials=45)
+        study.optimize(evaluate, trials=38)
         assert study.best.metrics["loss"] < 0.397887 + 0.05  # at (pi, 2.275), inside the disc
 
 
@@ -67,7 +67,7 @@ def test_it_is_ahead_of_random_search_on_a_mixed_space():
         losses = []
         for seed in range(3):
             study = fw.Study(MIXED, fw.Minimize("loss"), sampler=sampler, seed=seed)
-            study.optimize(loss, trials=40)
+            study.optimize(loss, trials=25)
             losses.append(study.best.metrics["loss"])
         best[type(sampler)] = np.mean(losses)
     assert best[fw.GP] < best[fw.Random] / 3
@@ -79,7 +79,7 @@ def history_of(losses, partial):
         trial = study.ask()
         trial.report(loss=loss)
         trial.driver.cut("made to stop" if stop else "")
-        trial.driver.batch.verdict = ""
+        trial.driver.batch.stop_reason = ""
         study.tell(trial)
     return study.history
 

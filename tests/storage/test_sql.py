@@ -14,6 +14,7 @@ from fairway.engine.events import Asked, Ended, Reported
 from fairway.engine.verify import verify
 from fairway.storage.schema import VERSION
 from fairway.storage.sql import Database
+from tests import faults
 from tests.conftest import SPACE, run_curves
 from tests.faults import numbers, start
 
@@ -287,6 +288,7 @@ class TestABrokenDatabase:
             open_study(f"sqlite:///{tmp_path}/s.db", name="")
 
     def test_a_locked_database(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("fairway.storage.access.BUSY_MS", 50)
         monkeypatch.setattr("fairway.storage.sql.BUSY_MS", 50)
         url = f"sqlite:///{tmp_path / 'study.db'}"
         study = open_study(url)
@@ -298,13 +300,15 @@ class TestABrokenDatabase:
 
 
 def test_a_dropped_connection_loses_nothing(server):
-    study = open_study(server, name=f"dropped {time.time_ns()}")
+    url = faults.make_database(server)
+    study = open_study(url)
     study.tell(study.ask(), auc=0.5, eod=0.1)
     trial = study.ask()
-    engine = sa.create_engine(server.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
+    engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.exec_driver_sql(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
     study.tell(trial, auc=0.6, eod=0.1)  # the connection is checked before it is used
     assert [record.status for record in study.trials] == ["completed"] * 2

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from fairway.constraints.behaviour import (
-    Directional,
-    Invariance,
-    MinimumFunctionality,
-    failure_rate,
-    failures,
-)
+from fairway.constraints.behaviour import Directional, Invariance, MinimumFunctionality, failure_rate, failures
 from fairway.constraints.checklist import load_cases
 from fairway.constraints.cost import latency, model_size
 from fairway.constraints.fairness import (

@@ -51,9 +51,7 @@ class MinimumFunctionality:
             labels = list(labels)
         one_each = isinstance(labels, list) or (isinstance(labels, tuple) and all(isinstance(v, tuple) for v in labels))
         if one_each and len(labels) != len(inputs):
-            raise UsageError(
-                f"{self.name}: {len(inputs)} inputs have {len(labels)} labels; one label for each is expected"
-            )
+            raise UsageError(f"{self.name}: {len(inputs)} inputs have {len(labels)} labels; one for each is expected")
         each = labels if one_each else [labels] * len(inputs)
         allowed = tuple(tuple(v) if isinstance(v, tuple | list | set | frozenset) else (v,) for v in each)
         if not all(labels and None not in labels for labels in allowed):
@@ -64,7 +62,7 @@ class MinimumFunctionality:
 
 @dataclass(frozen=True)
 class Invariance:
-    """Groups of inputs that must all get the same class: an original, then its changed versions.
+    """Groups of inputs that must all get the same class: an original, then its variants.
 
     A change of class is allowed if the probability of the original's class moves by at most `tolerance`; for a model
     that returns only labels, no change is allowed.
@@ -229,9 +227,7 @@ def _row(given: Any, inputs: list[Any], seen: dict[Any, int]) -> int:
 def _read(returned: Any, n: int) -> _Predicted:
     values = np.asarray(returned)
     if values.ndim not in {1, 2} or len(values) != n:
-        raise UsageError(
-            f"predict returned the shape {values.shape} for {n} inputs: ({n},) or ({n}, classes) is expected"
-        )
+        raise UsageError(f"predict returned shape {values.shape} for {n} inputs: ({n},) or ({n}, classes) is expected")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise UsageError("predict returned NaN or infinity: labels or class probabilities are expected")
     if (
@@ -239,17 +235,13 @@ def _read(returned: Any, n: int) -> _Predicted:
         or values.dtype.kind == "O"
         and not all(isinstance(value, str | int) for value in values.ravel().tolist())
     ):
-        raise UsageError(
-            f"predict returned {values.ravel()[:1].tolist()[0]!r}: labels or class probabilities are expected"
-        )
+        raise UsageError(f"predict returned {values.item(0)!r}: labels or class probabilities are expected")
     if values.ndim == 1:
         if values.dtype.kind == "f" and not (values == np.floor(values)).all():
             raise UsageError(f"predict returned fractions: labels, or class probabilities ({n}, classes), are expected")
         return _Predicted(values.tolist(), None)
     if values.shape[1] < 2:  # noqa: PLR2004
-        raise UsageError(
-            f"predict returned the shape {values.shape}: probabilities of at least two classes are expected"
-        )
+        raise UsageError(f"predict returned shape {values.shape}: probabilities of at least two classes are expected")
     return _Predicted(values.argmax(axis=1).tolist(), values.tolist())
 
 
@@ -272,9 +264,7 @@ def _check_groups(test: Invariance | Directional) -> None:
     groups = tuple(_filled(group, f"{test.name}: a group") for group in _filled(test.groups, f"{test.name}: groups"))
     alone = next((group for group in groups if len(group) == 1), None)
     if alone is not None:
-        raise UsageError(
-            f"{test.name}: {alone[0]!r} is alone in its group: an original and its changed versions are expected"
-        )
+        raise UsageError(f"{test.name}: {alone[0]!r} is alone in its group: an original and its variants are expected")
     if not is_number(test.tolerance) or not test.tolerance >= 0:
         raise UsageError(f"{test.name}: tolerance={test.tolerance!r}: a number of at least 0 is expected")
     object.__setattr__(test, "groups", groups)

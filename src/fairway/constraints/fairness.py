@@ -111,10 +111,8 @@ def group_gap(
             raise UsageError(f"metric returned {value!r}: one number is expected")
         return float(value)
 
-    params = {} if weights is None else {"sample_weight": weights}
-    found = frame(
-        metrics=measured, y_true=truth, y_pred=predicted, sensitive_features=groups, sample_params=params or None
-    )
+    params = None if weights is None else {"sample_weight": weights}
+    found = frame(metrics=measured, y_true=truth, y_pred=predicted, sensitive_features=groups, sample_params=params)
     by_group = found.by_group
     return math.nan if len(by_group) < 2 or by_group.isna().any() else float(found.difference())  # noqa: PLR2004
 

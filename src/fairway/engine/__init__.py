@@ -1,1 +1,1 @@
-"""What a study is: its log, what folds it, who writes it, and the rules that every report goes through."""
+"""What a study is: its log, what is replayed from it, who writes it, and the rules that every report goes through."""

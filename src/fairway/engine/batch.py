@@ -16,16 +16,16 @@ from fairway.engine.referee import Referee
 class Batch:
     """What a trial has reported since its rows were last drained. The referee's lock guards it."""
 
-    __slots__ = ("_begun_seen", "_referee", "_rows", "begun", "drained_ns", "number", "over", "pace", "verdict")
+    __slots__ = ("_begun_seen", "_over", "_referee", "_rows", "begun", "drained_ns", "number", "pace", "stop_reason")
 
     def __init__(self, number: int, referee: Referee, now: int) -> None:
         self.number = number
         self.drained_ns = now  # when it was last drained, by the trial's clock
         self.pace = Pace(None, None, at_end=False)
-        self.verdict = ""  # why the stopper ended the trial
-        self.over = False  # no step is left
+        self.stop_reason = ""  # why the stopper ended the trial
         self._referee = referee
         self.begun = self._begun_seen = -1  # the act that fixed the pace, and what the worker had seen; -1: not yet
+        self._over = False  # no step is left
         self._rows: list[tuple[int, Observation]] = []
 
     def begin(self, pace: Pace) -> None:
@@ -36,14 +36,13 @@ class Batch:
     def add(self, observation: Observation) -> None:
         """Keep what the referee has just ruled on."""
         self._rows.append((self._referee.acts, observation))
-        if observation.last:
-            self.over = True
 
     def event(self) -> Reported | None:
         """The rows as an event of the log, or None if there are none."""
         if not self._rows:
             return None
         rows = [observation for _, observation in self._rows]
+        self._over = self._over or any(row.last for row in rows)
         shape = (len(rows), len(self._referee.problem.constraints))
         payments = [(i, *row.payment) for i, row in enumerate(rows) if row.payment is not None]
         spreads = [(i, *row.spread) for i, row in enumerate(rows) if row.spread is not None]
@@ -63,8 +62,8 @@ class Batch:
             check_ns=np.array([row.prices for row in rows], np.int64).reshape(shape),
             payments=np.array(payments, np.int64).reshape(-1, 3),
             noise=np.array(spreads, np.float64).reshape(-1, 4),
-            verdict=self.verdict or None,
-            over=self.over,
+            stop_reason=self.stop_reason or None,
+            over=self._over,
         )
 
     def forget(self) -> None:

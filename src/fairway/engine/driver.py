@@ -1,9 +1,9 @@
-"""The driver's door: what runs a trial without being its user drives it through here.
+"""A running trial's own state, and the one door for code that runs trials without being their user.
 
-A simulator, a worker process, a boosting callback or another tuner holds a `Driver`. It fixes the trial's number of
-steps (`begin`), measures a report (`measure`), has the referee rule on it (`settle`), may end it for a reason of its
-own (`cut`) and brings it to its end (`finish`). Measuring and settling are two calls because in virtual time they
-happen at different moments. The user's `Trial` is a thin face on the same object.
+A simulator, a worker process, a boosting callback or another tuner takes a trial through its driver: fix the number of
+steps (`begin`), measure a report (`measure`), have the referee rule on it (`settle`), end it for some other reason
+(`cut`), bring it to its end (`finish`). Measuring and settling are two calls because in virtual time they happen at
+different moments. The user's `Trial` is a thin face on the same object.
 
 `measure` and `settle` are the hot path of fairway: together they take microseconds.
 """
@@ -30,14 +30,15 @@ from fairway.folds import Folds
 from fairway.problem import Problem
 
 _MISSING = object()
+_new = tuple.__new__  # makes a named tuple in a third of the time that its own constructor takes
 
 
 class Driver:
     """One running trial, from its first step to its end.
 
-    `drain` writes a batch that has waited too long; without one, reports are kept nowhere. Set `on_best` to a function
-    of the step and the objective to hear of each checkpoint that becomes the best of the study, also by a check that
-    is paid for when training has ended.
+    `drain` writes a batch that has waited too long; without one, its rows stay until somebody drains them.
+    `on_best` is called with the step and the objective of each checkpoint that becomes the best of the study, also by
+    a check that is paid for when training has ended.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
@@ -48,33 +49,6 @@ class Driver:
     (True, 1, 10)
     """
 
-    __slots__ = (
-        "_awaiting",
-        "_clock",
-        "_constraint",
-        "_continue",
-        "_cut",
-        "_deadline",
-        "_drain",
-        "_failure",
-        "_final",
-        "_mark",
-        "_objective",
-        "_overtime",
-        "_paying",
-        "_sign",
-        "_unpaid",
-        "batch",
-        "last_step",
-        "notes",
-        "number",
-        "on_best",
-        "problem",
-        "referee",
-        "status",
-        "step",
-    )
-
     def __init__(
         self, number: int, referee: Referee, clock: Clock, *, drain: Callable[[Batch], object] | None = None
     ) -> None:
@@ -83,6 +57,8 @@ class Driver:
         self.status: Status = "running"
         self.step = 0  # where a loop over the steps is
         self.last_step = 0  # the last one reported
+        self.reason = ""  # why training should end now; empty while it should not
+        self.failed = False  # that reason is a failure
         self.notes: dict[str, Any] = {}
         self.on_best: Callable[[int, float], object] | None = None
         self.batch = Batch(number, referee, clock.ns())
@@ -94,8 +70,6 @@ class Driver:
         self._constraint = {constraint.metric: i for i, constraint in enumerate(self.problem.constraints)}
         self._unpaid = None if self._constraint else 0.0  # the violation of a report that pays for nothing
         self._final = False  # what is reported now is the last report
-        self._cut = ""  # why something other than the stopper ended it: a timeout, the end of a simulation
-        self._failure = ""
         self._deadline: float = math.inf  # by the clock; a report after it cuts the trial
         self._overtime = ""  # with this reason
         self._continue = Decision(stop=False, reason="", interval=None, best=False)
@@ -114,16 +88,6 @@ class Driver:
     def has_begun(self) -> bool:
         """Whether its number of steps is fixed."""
         return self.batch.begun >= 0
-
-    @property
-    def reason(self) -> str:
-        """Why training should end now; empty while it should not."""
-        return self.batch.verdict or self._cut or self._failure
-
-    @property
-    def failure(self) -> str:
-        """Why it cannot succeed any more; empty while it can."""
-        return self._failure
 
     @property
     def is_over(self) -> bool:
@@ -158,38 +122,26 @@ class Driver:
 
     def cut(self, reason: str) -> None:
         """End it here for a reason that is not the stopper's; a check that was to come is not made."""
-        self._cut, self._awaiting = reason, None
+        self.reason, self._awaiting = reason, None
 
     def fail(self, reason: str) -> None:
         """Note why it cannot succeed."""
-        self._failure = reason
-
-    def report(
-        self, metrics: Mapping[str, Given] | None, named: dict[str, Given], step: int | None, checkpoint: Any
-    ) -> Decision:
-        """Measure and settle, then make the check at the end if this was the last step."""
-        observation = self.measure(metrics, named, step=step, checkpoint=checkpoint)
-        if observation is None:
-            return Decision(stop=True, reason=self._failure, interval=self.batch.pace.interval, best=False)
-        decision = self.settle(observation)
-        if self._awaiting is not None and observation.last:
-            late = self.look_back()
-            if late is not None:
-                self.settle(late)
-        return decision
+        self.reason, self.failed = reason, True
 
     def measure(
         self,
         metrics: Mapping[str, Given] | None,
         named: dict[str, Given] | None = None,
-        *,
         step: int | None = None,
         checkpoint: Any = None,
     ) -> Observation | None:
-        """Measure the objective, what it cost, and those constraints that are worth their price; None: it failed."""
+        """Measure the objective, what it cost, and those constraints that are worth their price; None: it failed.
+
+        The first report begins the trial, if nobody has. To pay for constraints is an act of the referee's.
+        """
         now = self._clock()
-        batch = self.batch
-        if batch.verdict or self._cut or self._failure or self._paying or self.status != "running":
+        batch, pace = self.batch, self.batch.pace
+        if self.reason or self._paying or self.status != "running":
             self.refuse_reports()
         if metrics is not None:
             named = measurement.joined(self.problem, metrics, named or {})
@@ -198,7 +150,7 @@ class Driver:
             step = self.last_step + 1 if self._final or not self.step else self.step
         elif type(step) is not int:
             step = whole(step, "step")
-        total = batch.pace.total
+        total = pace.total
         if step <= self.last_step or total is not None and step > total or step > MOST:
             self._refuse_step(step)
         given = named.pop(self._objective, _MISSING)
@@ -216,7 +168,7 @@ class Driver:
                 spread = Spread(given.noise, len(given), given.of)
         loss = self._sign * objective
         if loss - loss != 0.0:  # NaN or infinite
-            self._failure = f"{self._objective} is {objective} at step {step}"
+            self.fail(f"{self._objective} is {objective} at step {step}")
             return None
         lazy = 0
         for name, offer in named.items():
@@ -226,44 +178,47 @@ class Driver:
         train_ns = now - self._mark
         if batch.begun < 0:
             self.begin(None)
-        last = self._final or step == batch.pace.total
+            pace = batch.pace
+        last = self._final or step == pace.total
         referee = self.referee
         all_lazy = lazy == len(named) == len(self._constraint)
         payment = None
-        if not (all_lazy and batch.pace.interval == 1 and (loss > referee.bar or not lazy)):  # the most common case
+        if not (all_lazy and pace.interval == 1 and (loss > referee.bar or not lazy)):  # the most common case
             broken = lazy < len(named) and measurement.is_broken(self.problem, named)
             report = Report(step, objective, loss, named, checkpoint, broken, spread)
             payment = self._choose(report, train_ns, lazy=lazy > 0, last=last)
             if payment is not None or not all_lazy:
                 return self._check(report, train_ns, payment, last=last)
-        return Observation(
-            step, objective, loss, referee.unmeasured, referee.all_saved, self._unpaid, train_ns, last, spread
-        )
+        values, prices = referee.unmeasured, referee.all_saved
+        return _new(Observation, (step, objective, loss, values, prices, self._unpaid, train_ns, last, spread, payment))
 
     def settle(self, observation: Observation) -> Decision:
-        """Have the referee rule on what was measured."""
+        """Have the referee rule on what was measured, and keep the row.
+
+        A report past the deadline ends the trial. A batch that has waited for a second is drained here.
+        """
         referee, batch = self.referee, self.batch
         with referee.lock:
-            verdict, best = referee.rule(self.number, observation)
+            why, best = referee.rule(self.number, observation)
             batch.add(observation)
-            if verdict is not None and not observation.last:  # before anybody drains the row without it
-                batch.verdict = referee.reason(observation.objective, observation.values, verdict)
+            if why is not None and not observation.last:  # before anybody drains the row without it
+                self.reason = batch.stop_reason = referee.reason(observation.objective, observation.values, why)
         self.last_step = max(self.last_step, observation.step)
         self._mark = now = self._clock()
-        if now > self._deadline and not observation.last and verdict is None:
-            self._cut = self._overtime
+        if now > self._deadline and not observation.last and not self.reason:
+            self.reason = self._overtime
         if now - batch.drained_ns > REPORT_NS and self._drain is not None:
             self._drain(batch)
         if best and self.on_best is not None:
             self.on_best(observation.step, observation.objective)
-        if best or verdict is not None or self._cut:
-            return Decision(bool(self.reason), batch.verdict or self._cut, batch.pace.interval, best)
+        if best or self.reason:
+            return Decision(bool(self.reason), self.reason, batch.pace.interval, best)
         return self._continue
 
     def look_back(self) -> Observation | None:
         """The check at the end of training, if it is still to be made and worth its price."""
         kept, self._awaiting = self._awaiting, None
-        if kept is None or self.batch.verdict or self._failure:
+        if kept is None or self.batch.stop_reason or self.failed:
             return None
         if kept.checkpoint is None and self.step > self.last_step:
             return None  # training continued after the report, so its state is gone
@@ -280,17 +235,17 @@ class Driver:
         if metrics is not None or named:
             self._final = True
             try:
-                self.report(metrics, named, None, None)
+                observation = self.measure(metrics, named)
+                if observation is not None:
+                    self.settle(observation)
             finally:
                 self._final = False
         late = self.look_back()
         if late is not None:
             self.settle(late)
-        if self._failure:
-            return "failed", self._failure
+        if self.failed or self.reason and not self.last_step:
+            return "failed", self.reason
         if not self.last_step:
-            if self._cut:
-                return "failed", self._cut
             raise UsageError(
                 f"trial {self.number} reported nothing: tell(trial, {self._objective}=...) or tell(trial, failed='why')"
             )
@@ -316,7 +271,10 @@ class Driver:
     # Paying
 
     def _choose(self, report: Report, train_ns: int, *, lazy: bool, last: bool) -> tuple[int, int] | None:
-        """The choice to pay at this report, as an act of the referee; None if it is not paid for now."""
+        """The choice to pay at this report, as an act of the referee; None if it is not paid for now.
+
+        A report that is not paid for may wait for the check at the end.
+        """
         pace, kept, referee = self.batch.pace, self._awaiting, self.referee
         if pace.interval != 1:
             better = lazy and (kept is None or report.standing < kept.standing)

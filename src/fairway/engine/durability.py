@@ -2,12 +2,13 @@
 
 `tell` is durable when it returns, and takes the trial's waiting rows with it. Before that, rows wait in a batch:
 
-- A report that comes `REPORT_NS` after its batch was last drained drains it. In memory and in virtual time nothing
-  else does.
-- Where others may write to the log too, a thread looks every `PULSE_SECONDS`: it drains what has waited for `WAIT_NS`,
-  reads what others wrote, and renews the leases.
-- A worker process sends what it has every `SEND_SECONDS`, and its owner passes on news every `NEWS_SECONDS`: what a
-  worker knows of others is less than 100 ms old.
+- A report that comes `REPORT_NS` after its batch was last drained drains it.
+- Where others may write to the log too, a thread looks every `PULSE_SECONDS`: it drains what has waited for `WAIT_NS`
+  (so that a row is durable within a second, one look included), reads what others wrote, and renews the leases.
+- A worker process sends what it has every `SEND_SECONDS`, and its owner passes on news every `NEWS_SECONDS`: what the
+  workers of one owner know of each other is less than 100 ms old. Two owners share rows of running trials within a
+  second, and the end of a trial at once.
+- A batch is drained at once before its referee learns anything from others (`Journal.catch_up`, `append`).
 """
 
 from __future__ import annotations
@@ -48,5 +49,5 @@ def _beat(pulsed: weakref.ref[Pulsed], stop: threading.Event) -> None:
         try:
             alive.pulse()
         except Exception as error:  # noqa: BLE001 - the next one may get through; if none does, the lease runs out
-            logger.warning("%s", error)
+            logger.warning("%s", str(error))  # a kept record must not keep what is served
         del alive

@@ -1,7 +1,7 @@
-"""The vocabulary of a study's log, and its JSON. History, ranks, costs and the best checkpoint are folds of these.
+"""The vocabulary of a study's log, and its JSON. Everything else that is known of a study is replayed from these.
 
-Times are integer nanoseconds, so that sums do not depend on the order of adding. What was never measured is told apart
-from what was measured as NaN by the price paid for it: see `ABSENT` and `SAVED`.
+Times are integer nanoseconds, so that sums do not depend on the order of adding. The price of a
+constraint tells what was never measured from what was measured as NaN: see `ABSENT` and `SAVED`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fairway.errors import UsageError
 from fairway.feasibility import Checkpoint
-from fairway.space import Value
+from fairway.parameters import Value
 
 ABSENT = -1
 """A price that says: this constraint was not offered at this report (or, for training: there was none)."""
@@ -39,7 +39,7 @@ class Enqueued:
     """A configuration that waits to be run before the sampler is asked again."""
 
     params: Mapping[str, Value]
-    losses: int = 0  # how often a trial of it was lost with its worker
+    times_lost: int = 0  # how often a trial of it was lost with its worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class Asked:
 class Reported:
     """Reports of one trial, n rows since its last flush.
 
-    `worker` ruled on them; `acts` numbers its rulings, and `seen` is the log position up to which it had folded in
-    what others wrote: enough to rule again and compare. Fixing the trial's interval and choosing to pay are acts too,
-    and come before the ruling. A row without training (`train_ns` ABSENT) is a constraint paid later for a checkpoint
+    `worker` ruled on them; `acts` numbers its rulings, and `seen` is the log position up to which it had replayed what
+    others wrote: enough to rule again and compare. Fixing the trial's interval and choosing to pay are acts too, and
+    come before the ruling. A row without training (`train_ns` ABSENT) is a check, made later, of a checkpoint that was
     reported before.
     """
 
@@ -78,7 +78,7 @@ class Reported:
     check_ns: NDArray[np.int64]  # (n, m): what was paid, or ABSENT or SAVED
     payments: NDArray[np.int64]  # (k, 3): a row at which the worker chose to pay, its act, what it had seen then
     noise: NDArray[np.float64]  # (k, 4): a row whose objective came as `Folds`, its noise, how many folds, of how many
-    verdict: str | None = None  # the stopper's reason, where it ended the trial at the last row
+    stop_reason: str | None = None  # the stopper's reason, where it ended the trial at the last row
     over: bool = False  # the trial had no step left after these, so that there was nothing to stop
 
     @property
@@ -91,9 +91,9 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A trial ended; `checkpoint` stands for it, None if it measured nothing. The rest spares readers its reports.
+    """A trial ended; `checkpoint` stands for it, None if it measured nothing. The sums spare readers its reports.
 
-    `peak` is its best objective, whatever its limits; `checks` were paid for, `saved` offered and not called.
+    `peak` is its best objective, whatever its constraints; `checks` were paid for, `saved` offered and not called.
     """
 
     number: int
@@ -119,7 +119,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the terminator said of the first `finished` trials to finish; it may be asked again and must agree."""
+    """The terminator's verdict on the first `finished` trials to finish; asked again, it must agree."""
 
     worker: int  # whose terminator it is
     finished: int
@@ -132,7 +132,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A run of the study ended; a later `Asked` says that it went on."""
+    """A run of the study ended; a later `Asked` says that it was resumed."""
 
     reason: str
     at: float
@@ -142,6 +142,7 @@ Event: TypeAlias = Opened | Enqueued | Asked | Reported | Told | Judged | Ended
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (Opened, Enqueued, Asked, Reported, Told, Judged, Ended)
 }
+_RENAMED = {"losses": "times_lost", "verdict": "stop_reason"}  # as the first version called them
 _COLUMNS = {
     "acts": np.int64,
     "step": np.int64,
@@ -155,7 +156,7 @@ _COLUMNS = {
 
 
 def claim(event: Event) -> str | None:
-    """What only one event of a log may take: a worker's number, a trial's number, a trial's end.
+    """What only one event of a log may have: a worker's number, a trial's number, a trial's end.
 
     >>> claim(Asked(number=7, params={}, at=0.0, worker=0))
     'asked 7'
@@ -177,6 +178,9 @@ def from_json(data: Mapping[str, Any]) -> Event:
     try:
         content = dict(data)
         kind = _KINDS[content.pop("event")]
+        for old, new in _RENAMED.items():
+            if old in content:
+                content[new] = content.pop(old)
         if kind is Reported:
             for name, dtype in _COLUMNS.items():
                 content[name] = np.array(content.get(name, []) if name == "noise" else content[name], dtype)
@@ -197,14 +201,14 @@ def from_json(data: Mapping[str, Any]) -> Event:
 def _checkpoint(
     step: Any, objective: Any, values: Any, noise: Any = None, folds: Any = 1, of: Any = None
 ) -> Checkpoint:
-    """A checkpoint from its JSON; older logs know no noise, or not of how many folds."""
+    """A checkpoint from its JSON; older logs have no noise, or not the number of folds in all."""
     numbers = tuple(None if value is None else float(value) for value in values)
     spread = None if noise is None else float(noise)
     return Checkpoint(int(step), float(objective), numbers, spread, int(folds), int(folds if of is None else of))
 
 
 def _of_all(noise: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The column of that name (k, 4), also where an older log did not say of how many folds: of all."""
+    """The column of that name (k, 4); an older log does not say how many folds there are in all."""
     if noise.ndim == 2 and noise.shape[1] == 3:  # noqa: PLR2004
         return np.column_stack([noise, noise[:, 2]])
     return noise.reshape(-1, 4)

@@ -17,6 +17,9 @@ from fairway.space import Space
 from fairway.stoppers.stopper import Stopper
 from fairway.terminators.terminator import AllOf, AnyOf, Terminator
 
+WORDING = 2
+"""Of the sentences that say why a trial stops. Logs keep them, and `verify` compares those of the same wording."""
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -39,6 +42,7 @@ class Identity:
             "sampler": _plain(self.sampler),
             "stopper": _plain(self.stopper),
             "terminator": _plain(self.terminator),
+            "wording": WORDING,
         }
 
     @classmethod

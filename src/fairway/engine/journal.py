@@ -1,7 +1,9 @@
 """A study's log as this process knows it: what is appended, what others wrote, and everything replayed from it.
 
-The journal keeps the batches of the trials that run here. A row records what its worker had seen of others when it was
-ruled on, so the batches are drained before the referee learns anything new.
+The journal keeps the batches of the trials that run here, and drains them before the referee learns anything from
+others: so one log position, `Reported.seen`, says for all rows of a batch what their worker knew when it ruled on them.
+
+One lock guards all of this: `journal.lock`, which is `referee.lock` and `owner.lock` too. It is held across writes.
 """
 
 from __future__ import annotations
@@ -38,12 +40,12 @@ class Journal:
         if log.leases is not None:
             start_pulse(self)
 
-    def join(self, config: Mapping[str, Any]) -> int:
-        """Take a number as a worker of the study, and show others that it lives."""
+    def join(self, config: Mapping[str, Any], *, founded: bool = False) -> int:
+        """Take a number as a worker of the study and show others that it lives; who founded the study is number 0."""
         while True:
             self.catch_up()
-            worker = self.ledger.workers
-            if self.append(Opened(worker, config)):
+            worker = 0 if founded else self.ledger.workers
+            if founded or self.append(Opened(worker, config)):
                 self.roster.attend(worker)
                 return worker
 
@@ -76,7 +78,7 @@ class Journal:
     # The log
 
     def append(self, *events: Event) -> bool:
-        """Write events and replay them; False, with nothing written, if another worker was first to claim one."""
+        """Write events and replay them; False, with none of them written, if another worker was first to claim one."""
         with self.lock:
             if any(self._is_foreign(event) for event in events):
                 self.flush()
@@ -85,12 +87,7 @@ class Journal:
     def _write(self, events: Sequence[Event]) -> bool:
         if os.getpid() != self._process:
             raise UsageError("this study was made in another process; after a fork, open a Study of its own")
-        try:
-            length = self.log.append(events)
-        except FairwayError:
-            raise
-        except Exception as error:
-            raise StorageError(f"the log could not be written ({error}); what was told before is safe") from error
+        length = write(self.log, events)
         if length == self.position + len(events):  # nobody else wrote: no need to read it back
             self._replay(events)
         else:
@@ -146,10 +143,20 @@ class Journal:
 
 
 def read(log: Log, since: int, most: int | None = None) -> Sequence[Event]:
-    """What a log holds from a position on; whatever a storage raises becomes one sentence."""
+    """What a log holds from a position on; what a storage raises becomes one sentence."""
     try:
         return log.read(since, most)
     except FairwayError:
         raise
     except Exception as error:
         raise StorageError(f"the log could not be read ({error})") from error
+
+
+def write(log: Log, events: Sequence[Event]) -> int | None:
+    """Append to a log, as `Log.append` says; what a storage raises becomes one sentence."""
+    try:
+        return log.append(events)
+    except FairwayError:
+        raise
+    except Exception as error:
+        raise StorageError(f"the log could not be written ({error}); what was told before is safe") from error

@@ -1,4 +1,4 @@
-"""The fold of a log: what every trial did, the columns for samplers, what waits in the queue, why a run ended."""
+"""What a log says: what every trial did, the columns for samplers, what waits in the queue, why a run ended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 import math
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from fairway.engine.record import TrialRecord
 from fairway.errors import StorageError
 from fairway.feasibility import Checkpoint
 from fairway.history import Columns, History
+from fairway.parameters import Value
 from fairway.problem import Problem
 from fairway.space import Space
 
@@ -25,54 +26,31 @@ _SUMS = ("checkpoint", "peak", "steps", "total", "interval", "train_ns", "check_
 """What the end of a trial says of its reports, by the names that `Told` and `Course` share."""
 
 
+@dataclass(slots=True)
 class Course:
     """One trial as the log tells it."""
 
-    __slots__ = (
-        "began",
-        "check_ns",
-        "checkpoint",
-        "checks",
-        "ended",
-        "interval",
-        "last_step",
-        "losses",
-        "means",
-        "notes",
-        "params",
-        "peak",
-        "reason",
-        "saved",
-        "status",
-        "steps",
-        "total",
-        "train_ns",
-        "verdict",
-        "worker",
-        "x",
-    )
-
-    def __init__(self, asked: Asked, x: NDArray[np.float64], losses: int) -> None:
-        self.params = asked.params
-        self.losses = losses  # trials of this configuration before it, each lost with its worker
-        self.worker = asked.worker
-        self.began, self.ended = asked.at, math.nan
-        self.x = x
-        self.status: Status = "running"
-        self.reason = ""
-        self.verdict: str | None = None
-        self.checkpoint: Checkpoint | None = None  # the one that stands for the trial
-        self.peak: Checkpoint | None = None  # the one with the best objective, whatever its limits
-        self.means: Mapping[int, float] = {}  # the objective after so many folds, while others were to come
-        self.notes: Mapping[str, Any] = {}
-        self.total: int | None = None
-        self.interval: int | None = None
-        self.last_step = 0
-        self.steps = 0  # reported
-        self.train_ns = 0
-        self.check_ns = 0
-        self.checks = 0  # constraints paid for
-        self.saved = 0  # constraints offered and not called
+    params: Mapping[str, Value]
+    worker: int
+    x: NDArray[np.float64]
+    began: float
+    times_lost: int = 0  # trials of this configuration before it, each lost with its worker
+    ended: float = math.nan
+    status: Status = "running"
+    reason: str = ""
+    stop_reason: str | None = None  # why the stopper ended it
+    checkpoint: Checkpoint | None = None  # the one that stands for the trial
+    peak: Checkpoint | None = None  # the one with the best objective, whatever its constraints
+    means: Mapping[int, float] = field(default_factory=dict)  # the objective after so many folds, with others to come
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    total: int | None = None
+    interval: int | None = None
+    last_step: int = 0
+    steps: int = 0  # reported
+    train_ns: int = 0
+    check_ns: int = 0
+    checks: int = 0  # constraints paid for
+    saved: int = 0  # constraints offered and not called
 
 
 class Ledger:
@@ -92,11 +70,12 @@ class Ledger:
         self.terminators: dict[int, Any] = {}  # by worker, as JSON
         self.verdicts: list[Judged] = []
         self.ended: str | None = None
+        self.best: tuple[int, Checkpoint] | None = None  # the best feasible checkpoint, and its trial
         self.best_ignoring_limits: tuple[int, Checkpoint] | None = None
         self.train_saved_ns = 0
 
     def still(self) -> Ledger:
-        """It as it is now, at the price of its running trials: what ended does not change any more."""
+        """A snapshot; copies only the running trials."""
         still = copy.copy(self)
         still.courses = list(self.courses)
         still.running = {number: copy.copy(course) for number, course in self.running.items()}
@@ -130,8 +109,8 @@ class Ledger:
             raise StorageError(f"the log asks for trial {event.number} where {len(self.courses)} is due: it is damaged")
         if event.queued and not self.queue:
             raise StorageError(f"the log takes trial {event.number} from an empty queue: it is damaged")
-        losses = self.queue.popleft().losses if event.queued else 0
-        course = Course(event, self._space.encode(event.params), losses)
+        times_lost = self.queue.popleft().times_lost if event.queued else 0
+        course = Course(event.params, event.worker, self._space.encode(event.params), event.at, times_lost)
         self.courses.append(course)
         self.running[event.number] = course
         self.ended = None
@@ -144,16 +123,20 @@ class Ledger:
             return  # its worker was given up, and did not know it yet
         for name, value in self._with(course, event).items():
             setattr(course, name, value)
-        course.verdict = event.verdict
-        self._note_best(event.number, course.peak)
+        course.stop_reason = event.stop_reason
+        self._note_best(event.number, course)
 
-    def _note_best(self, number: int, peak: Checkpoint | None) -> None:
-        """Keep the best objective of all."""
-        new = [] if peak is None else [(number, peak)]
-        old = [] if self.best_ignoring_limits is None else [self.best_ignoring_limits]
-        self.best_ignoring_limits = min(
-            old + new, key=lambda one: (self._height(one[1])[:2], one[0], one[1].step), default=None
-        )
+    def _note_best(self, number: int, course: Course) -> None:
+        """Keep the best feasible checkpoint, and the one with the best objective whatever its constraints."""
+        if course.checkpoint is not None and feasibility.known(self._problem, course.checkpoint) == 0.0:
+            self.best = min(self.best or (number, course.checkpoint), (number, course.checkpoint), key=self._rank)
+        if course.peak is not None:
+            both = self.best_ignoring_limits or (number, course.peak), (number, course.peak)
+            self.best_ignoring_limits = min(both, key=lambda one: (self._height(one[1])[:2], one[0], one[1].step))
+
+    def _rank(self, one: tuple[int, Checkpoint]) -> tuple[float, int, int]:
+        """A key that sorts feasible checkpoints of several trials as the referee does."""
+        return self._problem.objective.sign * one[1].objective, one[0], one[1].step
 
     def _height(self, peak: Checkpoint) -> tuple[float, bool, int]:
         """A key that sorts checkpoints by objective alone; of equal ones a measured one says more, then the earlier."""
@@ -169,12 +152,12 @@ class Ledger:
         for name in _SUMS:
             setattr(course, name, getattr(event, name))
         course.means = means
-        self._note_best(event.number, event.peak)
+        self._note_best(event.number, course)
         self.counts[event.status] += 1
         if event.status == "failed":
             self.last_failure = f"trial {event.number}: {event.reason}"
         by_stopper = event.left > 0 if event.by_stopper is None else event.by_stopper
-        if course.verdict is not None or by_stopper:
+        if course.stop_reason is not None or by_stopper:
             self.last_stop = f"trial {event.number}: {event.reason}"
         self.train_saved_ns += event.left * course.train_ns // max(course.steps, 1)
         measured = None if event.status == "failed" else event.checkpoint
@@ -187,7 +170,7 @@ class Ledger:
         course = self.courses[told.number]
         known = {name: getattr(course, name) for name in (*_SUMS, "last_step")} | self._with(course, batch)
         last_step, total = known.pop("last_step"), known["total"]
-        stopped = course.verdict if batch is None else batch.verdict
+        stopped = course.stop_reason if batch is None else batch.stop_reason
         left = 0 if stopped is None or total is None else total - last_step
         return replace(told, left=left, by_stopper=stopped is not None, **known)
 

@@ -19,16 +19,16 @@ from fairway.engine.clock import Clock
 from fairway.engine.driver import Driver
 from fairway.engine.events import Asked, Ended, Enqueued, Event, Judged, Opened, Reported, Status, Told
 from fairway.engine.identity import Identity
-from fairway.engine.journal import Journal, read
+from fairway.engine.journal import Journal, read, write
 from fairway.engine.ledger import Ledger
 from fairway.engine.log import Log
 from fairway.engine.record import Best
 from fairway.engine.referee import Referee
 from fairway.engine.trial import Trial
-from fairway.errors import UsageError
+from fairway.errors import StorageError, UsageError
 from fairway.history import History
+from fairway.parameters import Value
 from fairway.seeds import fresh_seed, stream, trial_seed
-from fairway.space import Value
 from fairway.terminators.terminator import Verdict
 
 logger = logging.getLogger("fairway")
@@ -41,7 +41,7 @@ class Owner:
         assert identity.sampler is not None
         assert identity.stopper is not None
         self.space, self.problem = identity.space, identity.problem
-        self.seed = _agreed_seed(identity, log)
+        self.seed, founded = _open(identity, log)
         self.identity = replace(identity, seed=self.seed)
         self.ledger = Ledger(self.space, self.problem, self.seed)
         self.referee = Referee(self.problem, identity.stopper, worker=-1)
@@ -51,7 +51,7 @@ class Owner:
         self._sampler = identity.sampler
         self._asking = threading.Lock()  # one proposal at a time, while reports continue
         self._judging = threading.Lock()  # one verdict at a time
-        self.referee.worker = self.journal.join(self.identity.to_json())
+        self.referee.worker = self.journal.join(self.identity.to_json(), founded=founded)
         logger.info("study with seed %d: %s", self.seed, identity)
 
     @property
@@ -119,7 +119,7 @@ class Owner:
 
     def _propose(self, number: int) -> Mapping[str, Value]:
         x = self._sampler.next_point(self.history(), stream(self.seed, number, "sampler"))
-        return self.space.decode(np.nan_to_num(x, nan=0.5))
+        return self.space.decode(np.nan_to_num(x, nan=0.5))  # inactive parameters are NaN, and decode leaves them out
 
     # Telling
 
@@ -153,8 +153,8 @@ class Owner:
             course = self.ledger.running.get(number)
             if course is None:
                 return False
-            again = course.losses < retry
-            then = [Enqueued(course.params, course.losses + 1)] if again else []
+            again = course.times_lost < retry
+            then = [Enqueued(course.params, course.times_lost + 1)] if again else []
             written = self._tell(number, "failed", reason, then=then)
             self.journal.follow()
         return written and again
@@ -256,13 +256,19 @@ class Owner:
         logger.info("ended: %s", reason)
 
 
-def _agreed_seed(identity: Identity, log: Log) -> int:
-    """Make sure that the log, if it holds a study, holds this one; the seed, the stored one if none was given."""
-    first = next(iter(read(log, 0, most=1)), None)
-    stored = first.config if isinstance(first, Opened) else {}
-    if stored:
-        identity.refuse_another(stored)
-    seed = identity.seed
-    if seed is not None and stored.get("seed", seed) != seed:
-        raise UsageError(f"the study in this storage has seed {stored['seed']}; leave seed out, or give that one")
-    return int(stored.get("seed", fresh_seed() if seed is None else seed))
+def _open(identity: Identity, log: Log) -> tuple[int, bool]:
+    """The study's seed, and whether this process has opened its log, as worker 0; refuse the log of another study."""
+    while True:
+        first = next(iter(read(log, 0, most=1)), None)
+        if first is None:
+            seed = fresh_seed() if identity.seed is None else identity.seed
+            if write(log, [Opened(0, replace(identity, seed=seed).to_json())]) is None:
+                continue  # somebody was as quick
+            return seed, True
+        if not isinstance(first, Opened) or "seed" not in first.config:
+            raise StorageError("the log does not begin by saying what study it is of: it is damaged")
+        identity.refuse_another(first.config)
+        seed = int(first.config["seed"])
+        if identity.seed not in (None, seed):
+            raise UsageError(f"the study in this storage has seed {seed}; leave seed out, or give that one")
+        return seed, False

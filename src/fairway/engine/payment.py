@@ -1,7 +1,8 @@
 """The one rule for paying for constraints: a trial asks it live, and `verify` asks it again.
 
 A constraint that is offered as a callable costs something. It is paid for where the trial's pace allows a check, the
-objective reaches the bar (ACE's skip rule), the stopper agrees, and no limit is known to be broken already.
+objective reaches the bar (ACE's skip rule), the stopper agrees, and no limit is known to be broken already. Which
+checkpoint is offered at the end of training is the driver's choice (`Driver.look_back`).
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fairway.engine.events import Status
+from fairway.parameters import Value
 from fairway.problem import Problem
-from fairway.space import Space, Value
+from fairway.space import Space
 
 
 class Best(NamedTuple):

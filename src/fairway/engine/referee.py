@@ -41,8 +41,8 @@ class Referee:
         self._counts_costs = type(self.state).spend is not StopperState.spend
         self.lock = threading.RLock()  # trials of several threads may share a referee
         self.worker = worker
-        self.acts = 0  # own rulings so far: numbers the rows of the log
-        self.seen = 0  # the log position up to which others' events are folded in
+        self.acts = 0  # own acts so far: begin, commit, rule and finish are one each
+        self.seen = 0  # the log position up to which others' events are replayed
         self.incumbent: Incumbent | None = None
         self.bar = math.inf  # the loss that a report must reach before its constraints are worth paying for
         self.train_ns = 0
@@ -135,10 +135,11 @@ class Referee:
             self.train_rows += 1
         if prices is self.all_saved:
             self._all_saved_rows += 1
+            paid = 0
         else:
-            self._tally(values, prices, late=train_ns == ABSENT)
+            paid = self._tally(values, prices, late=train_ns == ABSENT)
         if self._counts_costs:
-            self.state.spend(number, max(train_ns, 0), sum(price for price in prices if price > 0))
+            self.state.spend(number, max(train_ns, 0), paid)
         if spread is not None and observation.provisional:
             return self.state.judge_folds(number, step, loss, violation), False
         improved = False
@@ -151,12 +152,12 @@ class Referee:
                     self.bar = loss
         return self.state.judge(number, step, loss, violation), improved
 
-    def _tally(self, values: Sequence[float | None], prices: Sequence[int], *, late: bool) -> None:
-        """Count what was paid and saved; what is paid late was counted as saved when it was offered."""
-        paid = False
+    def _tally(self, values: Sequence[float | None], prices: Sequence[int], *, late: bool) -> int:
+        """Count what was paid and saved, and sum what was paid; what is paid late was counted as saved before."""
+        paid = 0
         for i, price in enumerate(prices):
             if price > 0:
-                paid = True
+                paid += price
                 self.check_ns[i] += price
                 self.checks[i] += 1
                 self._saved[i] -= late
@@ -164,7 +165,8 @@ class Referee:
                     self.violated[i] += 1
             elif price == SAVED and not late:
                 self._saved[i] += 1
-        self.check_rounds += paid
+        self.check_rounds += paid > 0
+        return paid
 
     def finish(self, number: int, *, completed: bool) -> int:
         """A trial of this worker ended; the number of this act."""

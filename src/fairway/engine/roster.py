@@ -21,7 +21,7 @@ class _Unseen(NamedTuple):
 
 
 class Roster:
-    """The owner itself, and the further workers that it writes for. The journal's lock guards it."""
+    """The owner itself, and the further workers that it writes for. Changes are made under the journal's lock."""
 
     def __init__(self, leases: Leases | None) -> None:
         self._leases = leases

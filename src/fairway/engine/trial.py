@@ -12,8 +12,8 @@ from fairway.engine.driver import Driver
 from fairway.engine.events import Status
 from fairway.engine.measurement import Given
 from fairway.errors import UsageError
+from fairway.parameters import Value
 from fairway.problem import Problem
-from fairway.space import Value
 
 
 class Trial:
@@ -100,7 +100,16 @@ class Trial:
         not change (a path, a copy, a round), not the model itself. Pass a mapping for metrics whose names are not
         Python identifiers.
         """
-        return self.driver.report(metrics, named, step, checkpoint)
+        driver = self.driver
+        observation = driver.measure(metrics, named, step, checkpoint)
+        if observation is None:
+            return Decision(stop=True, reason=driver.reason, interval=driver.batch.pace.interval, best=False)
+        decision = driver.settle(observation)
+        if observation.last:
+            late = driver.look_back()
+            if late is not None:
+                driver.settle(late)
+        return decision
 
     def note(self, **jsonable: Any) -> None:
         """Keep something beside the metrics; it is stored with the finished trial."""

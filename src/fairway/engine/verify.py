@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from fairway import feasibility
 from fairway.engine.events import SAVED, Event, Judged, Opened, Reported, Told
-from fairway.engine.identity import Identity
+from fairway.engine.identity import WORDING, Identity
 from fairway.engine.ledger import Ledger
 from fairway.engine.measurement import Observation
 from fairway.engine.payment import Offer, Pace
@@ -57,14 +57,17 @@ def verify(events: Sequence[Event]) -> Verification:
                 raise StorageError(
                     f"worker {event.worker} ran a stopper of its own, {kind}: it cannot be verified here"
                 )
-            _Worker(event.worker, identity.problem, identity.stopper, result).verify(events)
+            worded = event.config.get("wording") == WORDING
+            _Worker(event.worker, identity.problem, identity.stopper, result, worded=worded).verify(events)
     _judge_again(events, result)
     return result
 
 
 def _judge_again(events: Sequence[Event], result: Verification) -> None:
     """Ask each worker's terminator again; one of the user's own cannot be asked here."""
-    identities = {event.worker: Identity.from_json(event.config) for event in events if isinstance(event, Opened)}
+    opened = [event for event in events if isinstance(event, Opened)]
+    identities = {event.worker: Identity.from_json(event.config) for event in opened}
+    worded = {event.worker for event in opened if event.config.get("wording") == WORDING}
     first = next(iter(identities.values()), None)
     if first is None:
         return
@@ -86,7 +89,7 @@ def _judge_again(events: Sequence[Event], result: Verification) -> None:
             and verdict.stop == event.stop
             and _alike(verdict.value, event.value, scale)
             and _alike(verdict.threshold, event.threshold, scale)
-            and (verdict.reason == event.reason or verdict.value != event.value)
+            and (verdict.reason == event.reason or verdict.value != event.value or event.worker not in worded)
         )
         wrong = f"after {event.finished} trials: {event.reason}; judged again: {verdict.reason}"
         result.rulings += 1
@@ -116,8 +119,9 @@ def _acts(worker: int, events: Sequence[Event]) -> list[_Act]:
 class _Worker:
     """One worker's referee, made again."""
 
-    def __init__(self, worker: int, problem: Problem, stopper: Stopper, result: Verification) -> None:
+    def __init__(self, worker: int, problem: Problem, stopper: Stopper, result: Verification, *, worded: bool) -> None:
         self._worker, self._result = worker, result
+        self._worded = worded  # its reasons are worded as today's
         self._referee = Referee(problem, stopper)
         self._paces = defaultdict[int, Pace](lambda: Pace(None, 1, at_end=False))  # by trial
         self._stops: dict[int, str] = {}  # the stopper's reasons, by trial
@@ -180,11 +184,12 @@ class _Worker:
                 self._result.expect(holds=not missed, otherwise=wrong)
         why, _ = self._referee.rule(number, row)
         reason = None if why is None or row.last else self._referee.reason(row.objective, row.values, why)
-        written = event.verdict if i == len(event.step) - 1 else None
+        written = event.stop_reason if i == len(event.step) - 1 else None
         if written is not None:
             self._stops[number] = written
         again = f"{where}: {written or 'continued'}; ruled again: {reason or 'continues'}"
-        self._result.expect(holds=written == reason, otherwise=again)
+        same = written == reason if self._worded else (written is None) == (reason is None)
+        self._result.expect(holds=same, otherwise=again)
 
     def _finish(self, event: Told) -> None:
         stopped = self._stops.get(event.number)

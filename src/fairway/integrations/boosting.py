@@ -21,9 +21,9 @@ from typing import Any, NamedTuple, TypeAlias
 from fairway.engine.measurement import Given
 from fairway.engine.trial import Trial
 from fairway.errors import StorageError, UsageError
+from fairway.parameters import Value
 from fairway.runners.rebuild import Again
 from fairway.seeds import trial_seed
-from fairway.space import Value
 from fairway.study import Study
 
 Measure: TypeAlias = Callable[[Any, int], float]

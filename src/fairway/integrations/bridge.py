@@ -12,9 +12,10 @@ from typing import Any, Generic, TypeVar
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.feasibility import Checkpoint
+from fairway.parameters import Choice, Int, Value
 from fairway.problem import Problem
 from fairway.samplers.random import Random
-from fairway.space import Choice, Int, Space, Value
+from fairway.space import Space
 from fairway.stoppers.never import Never
 from fairway.study import Study
 
@@ -74,7 +75,7 @@ class Bridge(Generic[Key]):
         self.ended.add(key)
         if trial is None:
             return
-        why = trial.driver.failure or failed or ("" if trial.last_step else "reported nothing")
+        why = trial.driver.reason if trial.driver.failed else failed or ("" if trial.last_step else "reported nothing")
         if cut and not why and not trial.stopped:
             trial.driver.cut(cut)
         self.study.tell(trial, failed=why or None)

@@ -22,13 +22,14 @@ from fairway.errors import MissingDependency, SpaceExhausted, UsageError
 from fairway.feasibility import Checkpoint
 from fairway.history import Columns, History
 from fairway.integrations.bridge import Bridge, as_choice
+from fairway.parameters import Choice, Float, Int, Parameter, Value
 from fairway.problem import AtMost, Constraint, Maximize, Minimize, Objective, Problem
 from fairway.samplers.gp import GP
 from fairway.samplers.random import Random
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
 from fairway.seeds import fresh_seed, stream
-from fairway.space import Choice, Float, Int, Parameter, Space, Value
+from fairway.space import Space
 from fairway.stoppers.ace import ACE
 from fairway.stoppers.never import Never
 from fairway.stoppers.stopper import Stopper

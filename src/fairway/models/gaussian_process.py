@@ -23,7 +23,8 @@ from scipy.linalg import cho_solve
 from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.optimize import minimize
 
-from fairway.space import Choice, Space
+from fairway.parameters import Choice
+from fairway.space import Space
 
 Array = NDArray[np.float64]
 

@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from fairway.space import Choice, Space
+from fairway.parameters import Choice
+from fairway.space import Space
 
 _MOST_CELLS = 64  # with more, a cell is narrow enough to use the density at its middle
 _MOST_POINTS = 200  # larger sets are subsampled evenly

@@ -14,7 +14,8 @@ from typing import Any
 
 from fairway.errors import MissingDependency, UsageError
 from fairway.report import interactive, still, templates
-from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Words, height
+from fairway.report.ink import height
+from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Words
 from fairway.text import counted, shown
 
 __all__ = ["Axis", "Bars", "Chart", "Limit", "Line", "Panel", "Points", "Words"]

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
 
+from fairway.engine.ledger import Course
+from fairway.parameters import Choice, Float, Int, Parameter
 from fairway.report.chart import Chart
 from fairway.report.summary import summarize
 from fairway.report.view import STRATA, View
-from fairway.space import Choice, Float, Int, Parameter
 from fairway.text import goal, shown
 
 STATUSES = ("running", "completed", "stopped", "failed")
@@ -24,56 +26,59 @@ _SIMULATED = 1e9  # virtual time begins at 0, and this is 2001
 _CELL, _TEXT = 120, 300  # letters, at most
 
 
-def columns(view: View) -> list[dict[str, str]]:
-    """What stands in each place of a row: `kind` says how it is shown and sorted."""
-    objective, constraints = view.problem.objective, view.problem.constraints
-    kinds = [
-        ("trial", "trial"),
-        ("status", "status"),
-        ("limits", "limits"),
-        (objective.metric, "objective"),
-        *((constraint.metric, "number") for constraint in constraints),
-        ("best step", "count"),
-        ("steps", "count"),
-        *((name, "param") for name in view.space),
-        ("checks", "count"),
-        ("training (s)", "number"),
-        ("checks (s)", "number"),
-        ("reason", "text"),
-        ("notes", "text"),
+class _Column(NamedTuple):
+    label: str
+    kind: str  # how it is shown and sorted
+    of: Callable[[int, Course], Any]  # a trial
+
+
+def _columns(view: View) -> list[_Column]:
+    constraints, metrics = view.problem.constraints, enumerate(view.problem.metrics)
+    columns = [
+        _Column("trial", "trial", lambda k, _: k),
+        _Column("status", "status", lambda _, course: STATUSES.index(course.status)),
+        _Column("constraints", "limits", lambda k, _: view.stratum(k) if constraints else None),
+        *(_Column(name, "number" if i else "objective", partial(_metric, i)) for i, name in metrics),
+        _Column("best step", "count", lambda _, course: course.checkpoint and course.checkpoint.step),
+        _Column("steps", "count", lambda _, course: course.steps or None),
+        *(_Column(name, "param", partial(_param, name)) for name in view.space),
+        _Column("checks paid", "count", lambda _, course: course.checks or None),
+        _Column("training (s)", "number", lambda _, course: _number(course.train_ns / 1e9 or None)),
+        _Column("checks (s)", "number", lambda _, course: _number(course.check_ns / 1e9 or None)),
+        _Column("reason", "text", lambda _, course: shown(course.reason, _TEXT) or None),
+        _Column("notes", "text", lambda _, course: shown(_notes(course), _TEXT) or None),
     ]
-    named = [{"label": shown(label, _CELL), "kind": kind} for label, kind in kinds]
-    named[3]["best"] = "descending" if objective.sign < 0 else "ascending"
-    return named
+    return [column._replace(label=shown(column.label, _CELL)) for column in columns]
+
+
+def columns(view: View) -> list[dict[str, str]]:
+    """The columns of a row; `kind` says how one is shown and sorted."""
+    better = {"objective": {"best": "descending" if view.problem.objective.sign < 0 else "ascending"}}
+    return [{"label": one.label, "kind": one.kind, **better.get(one.kind, {})} for one in _columns(view)]
 
 
 def rows(view: View, numbers: Iterable[int]) -> list[list[Any]]:
     """Some trials, by the columns."""
-    return [_row(view, number) for number in numbers]
+    table = _columns(view)
+    return [[column.of(k, view.courses[k]) for column in table] for k in numbers]
 
 
-def _row(view: View, number: int) -> list[Any]:
-    course = view.courses[number]
-    checkpoint, constraints = course.checkpoint, view.problem.constraints
-    metrics = [None] * (1 + len(constraints)) if checkpoint is None else [checkpoint.objective, *checkpoint.values]
-    return [
-        number,
-        STATUSES.index(course.status),
-        view.stratum(number) if constraints else None,
-        *map(_number, metrics),
-        None if checkpoint is None else checkpoint.step,
-        course.steps or None,
-        *(_value(course.params[name]) if name in course.params else None for name in view.space),
-        course.checks or None,
-        _number(course.train_ns / 1e9 or None),
-        _number(course.check_ns / 1e9 or None),
-        shown(course.reason, _TEXT) or None,
-        shown(json.dumps(dict(course.notes), ensure_ascii=False, default=str), _TEXT) if course.notes else None,
-    ]
+def _metric(i: int, _: int, course: Course) -> float | str | None:
+    mark = course.checkpoint
+    return None if mark is None else _number((mark.objective, *mark.values)[i])
+
+
+def _param(name: str, _: int, course: Course) -> Any:
+    return _value(course.params[name]) if name in course.params else None
+
+
+def _notes(course: Course, indent: int | None = None) -> str:
+    notes = dict(course.notes)
+    return json.dumps(notes, ensure_ascii=False, indent=indent, default=str) if notes else ""
 
 
 def study(view: View) -> dict[str, Any]:
-    """All of a study but its trials and its pictures."""
+    """Everything about a study except its trials and its pictures."""
     said = summarize(view)
     return {
         "name": shown(view.name, _TEXT),
@@ -106,31 +111,26 @@ def configuration(view: View, number: int) -> dict[str, Any]:
 
 def trial(view: View, number: int) -> dict[str, Any]:
     """One trial, in full."""
-    course, constraints = view.courses[number], view.problem.constraints
-    labels, row = [column["label"] for column in columns(view)], _row(view, number)
-    after = 4 + len(constraints)  # the metrics
-    checked = None if course.interval is None or not constraints else f"{course.interval:,} steps"
-    facts: list[tuple[str, Any]] = [
+    course, stratum, kinds = view.courses[number], view.stratum(number), ("objective", "number", "count")
+    numbers = [(column.label, column.of(number, course)) for column in _columns(view) if column.kind in kinds]
+    pace = None if course.interval is None or not view.problem.constraints else f"every {course.interval:,} steps"
+    facts = [
         ("status", course.status),
         ("reason", shown(course.reason, 4000)),
-        ("limits", None if row[2] is None else STRATA[row[2]]),
-        *zip(labels[3 : after + 1], row[3 : after + 1], strict=True),
-        ("steps reported", course.steps or None),
+        ("constraints", None if stratum is None or not view.problem.constraints else STRATA[stratum]),
+        *numbers,
         ("steps planned", course.total),
-        ("checked every", "step" if course.interval == 1 and checked else checked),
-        ("checks paid", course.checks or None),
+        ("checked", "every step" if pace and course.interval == 1 else pace),
         ("checks not paid", course.saved or None),
-        *zip(labels[-4:-2], row[-4:-2], strict=True),
         ("began", _moment(course.began)),
         ("ended", _moment(course.ended)),
         ("worker", str(course.worker)),
     ]
-    notes = json.dumps(dict(course.notes), ensure_ascii=False, indent=1, default=str) if course.notes else ""
     return {
         "status": course.status,
         "facts": [[label, value] for label, value in facts if value not in (None, "")],
         "configuration": configuration(view, number),
-        "notes": "\n".join(shown(line, 2000) for line in notes.splitlines()[:500]),
+        "notes": "\n".join(shown(line, 2000) for line in _notes(course, indent=1).splitlines()[:500]),
         "last": number + 1 == len(view.courses),
     }
 
@@ -158,14 +158,14 @@ def _value(value: Any) -> Any:
 
 
 def _number(value: float | None, digits: int = 6) -> float | str | None:
-    """A number for JSON: what it cannot say is a text, and nobody reads more digits in a table."""
+    """A number for JSON, rounded for a table; NaN and infinity become texts, which JSON lacks."""
     if value is None:
         return None
     return float(f"{value:.{digits}g}") if math.isfinite(value) else str(value)
 
 
 def _moment(at: float) -> dict[str, float] | None:
-    """A time of day, in seconds; None for one that is not, or is a simulation's."""
+    """A time of day, in seconds; None if there is none, or if it is a simulation's."""
     return {"time": round(at, 3)} if math.isfinite(at) and at > _SIMULATED else None
 
 

@@ -13,32 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairway.report.marks import (
-    FEW_DECADES,
-    FILLED,
-    LOOK,
-    NAME,
-    TICK,
-    Axis,
-    Bars,
-    Limit,
-    Line,
-    Panel,
-    Points,
-    Side,
-    Words,
-    grid,
-)
+from fairway.report.ink import FEW_DECADES, FILLED, LOOK, NAME, TICK, grid
+from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Side, Words
 from fairway.text import shown
 
-_SYMBOL = {
-    "circle": "circle",
-    "cross": "x-thin",
-    "ring": "circle-open",
-    "star": "star",
-    "square": "square-open",
-    "triangle": "triangle-up-open",
-}
+_SYMBOL = {"cross": "x-thin", "ring": "circle-open", "square": "square-open", "triangle": "triangle-up-open"}
 _HOVER = 160  # letters of a line that pops up
 _CLEAR = "rgba(0,0,0,0)"
 _DIGITS = 5  # of each number that are kept, and of the range on a linear axis
@@ -51,7 +30,7 @@ _LAYOUT: dict[str, Any] = {
     "modebar": {"bgcolor": _CLEAR, "color": "rgba(128,128,128,0.6)", "activecolor": LOOK["valid"].colour},
     "hovermode": "closest",
     "hoverlabel": {"align": "left", "namelength": 0},
-    "barmode": "stack",
+    "barmode": "overlay",
     "bargap": 0.35,
 }
 _LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "yanchor": "bottom", "itemsizing": "constant"}
@@ -89,11 +68,10 @@ def draw(panels: Sequence[Panel], pixels: int, *, revision: str, title: str | No
         for mark in panel.marks:
             if isinstance(mark, Limit):
                 layout["shapes"] += _limit(mark, panel, number)
-            elif isinstance(mark, Words):
-                data.append(_words(mark, panel) | axes)
             else:
-                data.append(_trace(mark, panel, in_legend=bool(mark.name) and mark.name not in named) | axes)
-                named.add(mark.name)
+                name = "" if isinstance(mark, Words) else mark.name
+                data.append(_trace(mark, panel, in_legend=bool(name) and name not in named) | axes)
+                named.add(name)
     return {"data": data, "layout": layout}
 
 
@@ -107,45 +85,32 @@ def escaped(text: object, most: int = _HOVER) -> str:
     return "<br>".join(lines)
 
 
-def _words(mark: Words, panel: Panel) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "text",
-        "x": _numbers(mark.x, panel.x),
-        "y": _numbers(mark.y, panel.y),
-        "text": [escaped(label, TICK) for label in mark.labels],
-        "textposition": "top center",
-        "textfont": {"size": 11},
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "cliponaxis": False,
-    }
-
-
-def _trace(mark: Line | Points | Bars, panel: Panel, *, in_legend: bool) -> dict[str, Any]:
+def _trace(mark: Line | Points | Bars | Words, panel: Panel, *, in_legend: bool) -> dict[str, Any]:
     """One trace; of those with one name the first is in the legend."""
+    x, y = (mark.length, mark.at) if isinstance(mark, Bars) else (mark.x, mark.y)
+    trace = {"type": "scatter", "x": _numbers(x, panel.x), "y": _numbers(y, panel.y), "showlegend": in_legend}
+    if isinstance(mark, Words):
+        labels = [escaped(label, TICK) for label in mark.labels]
+        trace |= {"mode": "text", "text": labels, "textposition": "top center", "textfont": {"size": 11}}
+        return trace | {"hoverinfo": "skip", "cliponaxis": False}
     look, name = LOOK[mark.role], escaped(mark.name, NAME)
-    trace: dict[str, Any] = {"name": name, "legendgroup": name, "showlegend": in_legend}
+    trace |= {"name": name, "legendgroup": name}
     if mark.hover is None:
         trace["hoverinfo"] = "skip" if isinstance(mark, Line) else "x+y"
     else:
         trace |= {"hoverinfo": "text", "hovertext": [escaped(text) for text in mark.hover]}
     if isinstance(mark, Bars):
+        labels = [escaped(label, NAME) for label in mark.labels or ()]
         marker = {"color": look.colour, "opacity": mark.opacity}  # the trace's own would make its labels as pale
         trace |= {"type": "bar", "orientation": "h", "marker": marker, "cliponaxis": False}
-        trace |= {"x": _numbers(mark.length, panel.x), "y": _numbers(mark.at, panel.y)}
-        if mark.labels is not None:
-            labels = [escaped(label, NAME) for label in mark.labels]
-            trace |= {"text": labels, "textposition": "outside", "textangle": 0}
-        return trace
-    trace |= {"type": "scatter", "x": _numbers(mark.x, panel.x), "y": _numbers(mark.y, panel.y)}
+        return trace if mark.labels is None else trace | {"text": labels, "textposition": "outside", "textangle": 0}
     trace["opacity"] = mark.opacity
     if isinstance(mark, Line):
         line = {"color": look.colour, "width": mark.width, "dash": mark.dash or look.dash}
         return trace | {"mode": "lines", "line": line | {"shape": "hv" if mark.step else "linear"}}
     symbol = mark.symbol or look.symbol
     rim = {"color": look.colour, "width": 0 if symbol in FILLED else 1.4}
-    marker = {"color": look.colour, "symbol": _SYMBOL[symbol], "size": mark.size, "line": rim}
+    marker = {"color": look.colour, "symbol": _SYMBOL.get(symbol, symbol), "size": mark.size, "line": rim}
     return trace | {"mode": "markers", "marker": marker}
 
 

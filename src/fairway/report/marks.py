@@ -1,15 +1,10 @@
-"""What a picture is made of: axes and marks, as plain data. Texts are as they came; who draws them makes them safe.
-
-What everything looks like is said here, once: a role has one colour, one symbol and one dash in every picture. The
-colours are of medium lightness, so that each has a contrast of at least 3:1 to white and to near-black, and the
-colour-blind can tell them apart (Okabe and Ito's blue, vermillion and green, with grey and two more).
-"""
+"""What a picture is made of: axes and marks, as plain data. Texts are raw; whoever draws them makes them safe."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,33 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from fairway.errors import UsageError
 
 Role: TypeAlias = Literal["valid", "invalid", "not evaluated", "best", "limit", "failed", "plain", "other"]
-"""What a mark stands for."""
+"""What a mark stands for; each role has its colour, symbol and dash everywhere (see `ink`)."""
 Symbol: TypeAlias = Literal["circle", "cross", "ring", "star", "square", "triangle"]
 Dash: TypeAlias = Literal["solid", "dash", "dot"]
 Side: TypeAlias = Literal["x", "y"]
-
-
-class Look(NamedTuple):
-    """How a role is drawn."""
-
-    colour: str
-    symbol: Symbol
-    dash: Dash
-
-
-LOOK: dict[Role, Look] = {
-    "valid": Look("#0d7fc2", "circle", "solid"),
-    "invalid": Look("#d55e00", "cross", "dash"),
-    "not evaluated": Look("#858585", "ring", "dot"),
-    "best": Look("#009e73", "star", "solid"),
-    "limit": Look("#c2408c", "square", "dash"),
-    "failed": Look("#a3654f", "triangle", "dot"),
-    "plain": Look("#0d7fc2", "circle", "solid"),
-    "other": Look("#8a6fc7", "square", "dash"),
-}
-FILLED = ("circle", "star")  # symbols without an outline
-FEW_DECADES = 1.5  # a log axis that spans fewer has names between the powers of ten
-NAME, TICK = 60, 24  # letters, at most, of a title or a name, and of a tick
 
 
 @dataclass(frozen=True)
@@ -67,7 +39,7 @@ class Axis:
         return self.ticks if self.categories is None else list(enumerate(self.categories))
 
     def hides(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which values (n,) have no place on it."""
+        """Which values (n,) cannot be drawn on it: those not finite, and on a log axis those not positive."""
         return ~np.isfinite(values) | ((values <= 0) & self.log)
 
 
@@ -113,7 +85,7 @@ class Points(_Placed):
 
 @dataclass(frozen=True, eq=False)
 class Bars(_Mark):
-    """Bars (n,) at places of the y axis, each of a length; several in one panel are stacked."""
+    """Bars (n,) at places of the y axis, each of a length; two of one panel should not share a place."""
 
     at: ArrayLike
     length: ArrayLike
@@ -180,15 +152,3 @@ class Panel:
         """How many powers of ten a log axis spans."""
         low, high = self.ends(side)
         return float(np.log10(high) - np.log10(low)) if self.axis(side).log else 0.0
-
-
-def grid(panels: int) -> tuple[int, int]:
-    """How many rows and columns so many panels are arranged in."""
-    columns = min(panels, 3) if panels != 4 else 2  # noqa: PLR2004
-    return (-(-panels // columns), columns) if panels else (1, 1)
-
-
-def height(panels: int) -> int:
-    """How many pixels a picture of so many panels is high, unless it says so itself."""
-    rows, _ = grid(panels)
-    return 400 if rows == 1 else 270 * rows

@@ -74,7 +74,7 @@ def document(view: View) -> str:
 
 
 def study_main(study: Mapping[str, Any], *, settled: bool) -> str:
-    """What stands between the head and the foot of a study's page, whether in a file or live."""
+    """The main part of a study's page, in a file or live; `settled` if its pictures are already there."""
     texts = {name: study[name] for name in ("name", "goal", "state", "headline")}
     raw = {"settled": " hidden" if settled else ""}
     return templates.fill("study.html", raw=raw, sentences=" ".join(study["sentences"]), **texts)

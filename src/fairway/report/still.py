@@ -11,22 +11,8 @@ from typing import Any
 import numpy as np
 
 from fairway.errors import MissingDependency
-from fairway.report.marks import (
-    FEW_DECADES,
-    FILLED,
-    LOOK,
-    NAME,
-    TICK,
-    Bars,
-    Limit,
-    Line,
-    Mark,
-    Panel,
-    Points,
-    Side,
-    Words,
-    grid,
-)
+from fairway.report.ink import FEW_DECADES, FILLED, LOOK, NAME, TICK, grid
+from fairway.report.marks import Bars, Limit, Line, Mark, Panel, Points, Side, Words
 from fairway.text import shown
 
 _DASH: dict[str, Any] = {"solid": "-", "dash": (0, (5, 2.5)), "dot": (0, (1, 1.6))}
@@ -91,10 +77,9 @@ def _panel(place: Any, panel: Panel) -> None:
     for side in sides:
         if panel.axis(side).log:
             place.set(**{f"{side}scale": "log"})
-    ends: dict[float, float] = {}
     for mark in panel.marks:
-        _mark(place, mark, panel, ends)
-    if ends:
+        _mark(place, mark, panel)
+    if any(isinstance(mark, Bars) for mark in panel.marks):
         place.margins(x=0.16)
     for side in sides:
         if panel.marks:
@@ -106,8 +91,7 @@ def _panel(place: Any, panel: Panel) -> None:
         place.set(xticks=[], yticks=[])
 
 
-def _mark(place: Any, mark: Mark, panel: Panel, ends: dict[float, float]) -> None:
-    """Draw one mark; `ends` is how far the bars at each place reach so far."""
+def _mark(place: Any, mark: Mark, panel: Panel) -> None:
     if isinstance(mark, Limit):
         _limit(place, mark, panel)
         return
@@ -120,12 +104,10 @@ def _mark(place: Any, mark: Mark, panel: Panel, ends: dict[float, float]) -> Non
     style = {"color": look.colour, "alpha": mark.opacity, "label": shown(mark.name, NAME) or "_"}
     if isinstance(mark, Bars):
         at, length = np.asarray(mark.at), np.clip(np.nan_to_num(np.asarray(mark.length)), 0.0, _LARGEST)
-        start = np.array([ends.get(float(y), 0.0) for y in at])
-        place.barh(at, length, left=start, height=0.65, **style)
-        ends |= dict(zip(at.tolist(), (start + length).tolist(), strict=True))
-        for y, label in zip(at.tolist(), mark.labels or (), strict=False):
+        place.barh(at, length, height=0.65, **style)
+        for y, end, label in zip(at, length, mark.labels or (), strict=False):
             after = {"xytext": (4, 0), "va": "center", "fontsize": 8, "color": _TEXT}
-            place.annotate(shown(label, NAME), (ends[y], y), **after, **_BESIDE)
+            place.annotate(shown(label, NAME), (end, y), **after, **_BESIDE)
         return
     x, y = np.asarray(mark.x, np.float64), np.asarray(mark.y, np.float64)
     hidden = panel.x.hides(x) | panel.y.hides(y)

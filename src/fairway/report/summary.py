@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
 from fairway import feasibility
 from fairway.feasibility import Checkpoint
 from fairway.problem import Constraint
-from fairway.report.view import View
-from fairway.text import beside, bound, counted, duration, named, number, percent, shown
+from fairway.report.view import STRATA, View
+from fairway.text import beside, bound, counted, distance, duration, named, number, percent, shown
 
 State: TypeAlias = Literal["running", "ended", "idle"]
 """Somebody works on it; its last run ended; nobody works on it, and nothing says why."""
@@ -73,14 +74,13 @@ class _Teller:
         self.the_limits = "the limit" if len(self.constraints) == 1 else "the limits"
         self.objective = named(self.problem.objective.metric)
         self.state, self.counts, self.trials = state(view), view.counts, len(view.courses)
-        courses = view.courses
-        self.measured = {k: course.checkpoint for k, course in enumerate(courses) if course.checkpoint is not None}
-        self.broken = [k for k in self.measured if view.stratum(k) == 2]  # noqa: PLR2004 - invalid
+        self.measured = {k: course.checkpoint for k, course in enumerate(view.courses) if course.checkpoint is not None}
+        self.broken = [k for k in self.measured if STRATA[view.stratum(k) or 0] == "invalid"]
         self.best = view.best_number
         self.subject = self._first(self.broken) if self.best is None else self.best
-        self.paid, self.saved = sum(course.checks for course in courses), sum(course.saved for course in courses)
+        self.paid, self.saved = (sum(getattr(one, name) for one in view.courses) for name in ("checks", "saved"))
 
-    def _first(self, numbers: list[int]) -> int | None:
+    def _first(self, numbers: Iterable[int]) -> int | None:
         """Of some trials, the one that comes first in the order of all."""
         return min(numbers, key=lambda k: feasibility.standing(self.problem, self.measured[k]), default=None)
 
@@ -91,8 +91,11 @@ class _Teller:
     def _answer(self) -> list[str]:
         if self.best is not None:
             within = f" within {self.the_limits}" if self.constraints else ""
-            found = f"The best model{within} is {self._found(self.best)}."
-            return [found, *self._distances(self.measured[self.best]), self._without()]
+            return [
+                f"The best model{within} is {self._found(self.best)}.",
+                *self._distances(self.best),
+                self._without(),
+            ]
         if not self.trials:
             return ["No trial has begun yet.", "Run the study, and what it finds is shown here."]
         if self.counts["failed"] == self.trials:
@@ -106,11 +109,11 @@ class _Teller:
             return [
                 f"No model within {self.the_limits} was found{' yet' if self.state == 'running' else ''}.",
                 f"The closest is {self._found(self.subject)}.",
-                *self._distances(self.measured[self.subject]),
+                *self._distances(self.subject),
                 self._advice(),
                 self._without(),
             ]
-        unknown = self._first(list(self.measured))
+        unknown = self._first(self.measured)
         if unknown is None:
             return ["Nothing was measured yet."]
         folds = self.measured[unknown].provisional
@@ -128,21 +131,18 @@ class _Teller:
         if checkpoint.of > 1:
             of = f" of {checkpoint.of}" if checkpoint.provisional else ""
             found += f" (the mean of {checkpoint.folds}{of} folds)"
-        return ", ".join([found, *self._values(checkpoint)])
+        known = [(one, value) for one, value in self._pairs(checkpoint) if value is not None]
+        return ", ".join([found, *(_beside(one, value) for one, value in known)])
 
     def _where(self, k: int, checkpoint: Checkpoint) -> str:
         steps = checkpoint.step > 1 or self.view.courses[k].steps > 1
         return f"trial {k:,} at step {checkpoint.step:,}" if steps else f"trial {k:,}"
 
-    def _values(self, checkpoint: Checkpoint, *, broken: bool = False) -> list[str]:
-        """The constraints that were measured, or the broken ones of them."""
-        pairs = zip(self.constraints, checkpoint.values, strict=True)
-        known = [(one, value) for one, value in pairs if value is not None]
-        known = [(one, value) for one, value in known if not broken or feasibility.excess(one, value) > 0]
-        return [f"{named(one.metric)} {beside(value, one.threshold)}" for one, value in known]
+    def _pairs(self, checkpoint: Checkpoint) -> list[tuple[Constraint, float | None]]:
+        return list(zip(self.constraints, checkpoint.values, strict=True))
 
-    def _distances(self, checkpoint: Checkpoint) -> list[str]:
-        return [_distance(one, value) for one, value in zip(self.constraints, checkpoint.values, strict=True)]
+    def _distances(self, k: int) -> list[str]:
+        return [distance(one, value) for one, value in self._pairs(self.measured[k])]
 
     def _without(self) -> str:
         """The best objective of all, where it is better than that within the limits."""
@@ -153,44 +153,46 @@ class _Teller:
         if self.subject is not None and sign * peak.objective >= sign * self.measured[self.subject].objective:
             return f"No trial did better without {self.the_limits}." if self.best is not None else ""
         text = f"Without {self.the_limits}, {self._where(k, peak)} reached {self.objective} {number(peak.objective)}"
-        broken = self._values(peak, broken=True)
+        known = [(one, value) for one, value in self._pairs(peak) if value is not None]
+        broken = [_beside(one, value) for one, value in known if feasibility.excess(one, value) > 0]
         if broken:
             return f"{text}, but {' and '.join(broken)}."
-        pairs = zip(self.constraints, peak.values, strict=True)
-        names = [named(one.metric) for one, value in pairs if value is None]
+        names = [named(one.metric) for one, value in self._pairs(peak) if value is None]
         return f"{text}, where {_were(names)} not checked." if names else f"{text}."
 
     def _advice(self) -> str:
-        """What to do where every constraint that was measured is violated by somebody."""
-        most, worst = 0, ""
+        """What to do where nothing is feasible: which constraint is violated most often."""
+        tallies = []
         for i, one in enumerate(self.constraints):
             values = [value for k in self.broken if (value := self.measured[k].values[i]) is not None]
             over = sum(feasibility.excess(one, value) > 0 for value in values)
-            if over > most:
-                most = over
-                worst = (
-                    f": {over:,} of the {counted(len(values), 'trial')} that measured {named(one.metric)} violate it"
-                )
-        return f"What helps: more trials, a wider space, or a looser limit{worst}."
+            tallies.append((over, f"{over:,} of the {counted(len(values), 'trial')} that measured {named(one.metric)}"))
+        _, worst = max(tallies, key=lambda tally: tally[0])
+        return f"What helps: more trials, a wider space, or a looser limit: {worst} violate it."
 
     def _unmeasured(self, folds: bool) -> str:
         if folds:
             return "some folds are missing"
-        marks = self.measured.values()
-        never = [i for i in range(len(self.constraints)) if all(mark.values[i] is None for mark in marks)]
-        names = [named(self.constraints[i].metric) for i in never]
+        columns = zip(*(checkpoint.values for checkpoint in self.measured.values()), strict=True)
+        never = zip(self.constraints, columns, strict=True)
+        names = [named(one.metric) for one, values in never if all(value is None for value in values)]
         return f"{_were(names)} never checked" if names else "no trial was checked against all of them"
 
+    def _tally(self) -> str:
+        """How many trials have each status."""
+        words = {"stopped": "stopped early"}
+        return ", ".join(f"{n:,} {words.get(status, status)}" for status, n in self.counts.items() if n)
+
     def _costs(self) -> list[str]:
-        courses, possible = self.view.courses, self.paid + self.saved
-        if not courses:
+        if not self.trials:
             return []
-        told = [self._tally()]
+        told, possible = [f"{counted(self.trials, 'trial')}: {self._tally()}."], self.paid + self.saved
         if possible and self.constraints:
             told.append(
                 f"{self.paid:,} of {possible:,} possible checks were paid for ({percent(self.paid / possible)})."
             )
-        training, checks = (sum(getattr(one, name) for one in courses) / 1e9 for name in ("train_ns", "check_ns"))
+        names = ("train_ns", "check_ns")
+        training, checks = (sum(getattr(one, name) for one in self.view.courses) / 1e9 for name in names)
         if training + checks > 0:
             spent = f"Training took {duration(training)}" + (f", checks {duration(checks)}" if self.paid else "")
             left = self.view.ledger.train_saved_ns / 1e9
@@ -198,17 +200,6 @@ class _Teller:
         if 0 < self.counts["failed"] < self.trials:
             told.append(f"The last failure: {shown(self.view.ledger.last_failure, _LONG).rstrip('.')}.")
         return told
-
-    def _tally(self) -> str:
-        if self.trials == 1:
-            return f"1 trial, {next(status for status, n in self.counts.items() if n)}."
-        return ", ".join([counted(self.trials, "trial"), *self._shares("stopped", "running", "failed")]) + "."
-
-    def _shares(self, *statuses: Literal["stopped", "running", "failed"]) -> list[str]:
-        """How many trials have each status, where there are some."""
-        stopped = f"{percent(self.counts['stopped'] / max(self.trials, 1))} stopped early"
-        known = [status for status in statuses if self.counts[status]]
-        return [stopped if status == "stopped" else f"{self.counts[status]:,} {status}" for status in known]
 
     def _end(self) -> str:
         verdicts, running = self.view.verdicts, self.counts["running"]
@@ -225,33 +216,20 @@ class _Teller:
     def _facts(self) -> list[Fact]:
         facts, possible = [], self.paid + self.saved
         if self.subject is not None:
-            mark = self.measured[self.subject]
             note = (
                 "the closest" if self.best is None else f"best within {self.the_limits}" if self.constraints else "best"
             )
-            facts.append(Fact(self.objective, number(mark.objective), note, "" if self.best is None else "best"))
-            facts += [_fact(one, value) for one, value in zip(self.constraints, mark.values, strict=True)]
-        facts.append(Fact("trials", f"{self.trials:,}", ", ".join(self._shares("stopped", "running"))))
+            value = number(self.measured[self.subject].objective)
+            facts.append(Fact(self.objective, value, note, "" if self.best is None else "best"))
+            facts += [_fact(one, value) for one, value in self._pairs(self.measured[self.subject])]
+        facts.append(Fact("trials", f"{self.trials:,}", self._tally()))
         if possible and self.constraints:
             facts.append(Fact("checks paid", percent(self.paid / possible), f"{self.paid:,} of {possible:,}"))
         return facts
 
 
-def _distance(constraint: Constraint, value: float | None) -> str:
-    """How far a value is from its limit, in a sentence."""
-    if value is None:
-        return f"{named(constraint.metric)} was not measured there."
-    what, where = (
-        f"{named(constraint.metric)} {beside(value, constraint.threshold)}",
-        f"its limit of {bound(constraint)}",
-    )
-    over = constraint.sign * (value - constraint.threshold)
-    if over == 0.0:
-        return f"{what} is exactly {where}."
-    if over != over:  # noqa: PLR0124 - NaN
-        return f"{what} counts as beyond {where}."
-    share = f" ({percent(abs(over / constraint.threshold))})" if constraint.threshold else ""
-    return f"{what} is {abs(over):.2g}{share} {'beyond' if over > 0 else 'within'} {where}."
+def _beside(constraint: Constraint, value: float) -> str:
+    return f"{named(constraint.metric)} {beside(value, constraint.threshold)}"
 
 
 def _fact(constraint: Constraint, value: float | None) -> Fact:

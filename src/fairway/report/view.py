@@ -39,7 +39,7 @@ class Curve(NamedTuple):
     seconds: NDArray[np.float64]  # (n,): training and checks, since the trial began
 
     def thinned(self, most: int) -> Curve:
-        """At most so many of its rows: its ends, changes of stratum, and others, closer together where it begins."""
+        """At most `most` of its rows: both ends, changes of stratum, and others, denser near the beginning."""
         n = len(self.step)
         if n <= most:
             return self
@@ -73,6 +73,8 @@ class View:
             raise StorageError(f"the study {self.name!r} is empty: nobody has opened it yet")
         self.config: Mapping[str, Any] = events[0].config
         self.identity = Identity.from_json(self.config)
+        self.space: Space = self.identity.space
+        self.problem: Problem = self.identity.problem
         self._summaries = Ledger(self.space, self.problem, self.identity.seed or 0)
         self.ledger = self._summaries
         self.update()
@@ -90,16 +92,6 @@ class View:
         if not isinstance(study, Study):
             raise UsageError(f"{study!r}: a Study or a View is expected")
         return cls(study)
-
-    @property
-    def space(self) -> Space:
-        """The parameters."""
-        return self.identity.space
-
-    @property
-    def problem(self) -> Problem:
-        """The objective and the constraints."""
-        return self.identity.problem
 
     def update(self) -> bool:
         """Read what was written since; whether there was anything."""
@@ -141,13 +133,7 @@ class View:
     @property
     def best_number(self) -> int | None:
         """The number of the trial with the best feasible checkpoint, or None while there is none."""
-        sign = self.problem.objective.sign
-        feasible = [
-            (sign * course.checkpoint.objective, number)
-            for number, course in enumerate(self.courses)
-            if course.checkpoint is not None and self.stratum(number) == 1
-        ]
-        return min(feasible)[1] if feasible else None
+        return None if self.ledger.best is None else self.ledger.best[0]
 
     @property
     def best(self) -> TrialRecord | None:

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway.errors import UsageError
-from fairway.space import Float, Int, Parameter, Space, Value
+from fairway.parameters import Float, Int, Parameter, Value
+from fairway.space import Space
 
 _SPACE = ("names", "low", "high", "log", "integer")
 _LAYOUT = (*_SPACE, "config", "total_steps", "offset", "seconds")

@@ -29,8 +29,8 @@ from fairway.engine.durability import SEND_SECONDS
 from fairway.engine.events import Reported, Status, Told
 from fairway.engine.referee import Referee
 from fairway.engine.trial import Trial
+from fairway.parameters import Value
 from fairway.runners.evaluate import describe, evaluate
-from fairway.space import Value
 
 _GRACE_SECONDS = 5.0  # for cleaning up, once the owner is gone
 

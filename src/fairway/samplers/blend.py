@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from fairway.checks import positive, whole
 from fairway.history import History
+from fairway.parameters import Value
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
-from fairway.space import Value
 
 Array = NDArray[np.float64]
 

@@ -75,11 +75,7 @@ class BORE(Sampler):
         return np.concatenate([rng.random((_RANDOM, d)), changed])
 
     def _log_probability(
-        self,
-        points: NDArray[np.float64],
-        labels: NDArray[np.bool_],
-        x: NDArray[np.float64],
-        rng: np.random.Generator,
+        self, points: NDArray[np.float64], labels: NDArray[np.bool_], x: NDArray[np.float64], rng: np.random.Generator
     ) -> NDArray[np.float64]:
         """The log probability that points (k, d) have the label; 0 if all `labels` are equal."""
         if labels.all() or not labels.any():

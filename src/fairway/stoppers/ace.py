@@ -55,8 +55,6 @@ class ACE(Stopper):
 
 
 class _ACEState(StopperState):
-    __slots__ = ("_config", "_strata")
-
     def __init__(self, config: ACE) -> None:
         self._config = config
         self._strata = Strata()

@@ -54,8 +54,6 @@ class ASHA(Stopper):
 
 
 class _ASHAState(StopperState):
-    __slots__ = ("_config", "_next_rung", "_strata")
-
     def __init__(self, config: ASHA) -> None:
         self._config = config
         self._strata = Strata()

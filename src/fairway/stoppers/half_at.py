@@ -21,15 +21,12 @@ class HalfAt(Stopper):
 
     step: int = 7
     after: int = 40
+    stop_probability = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
         whole(self.step, "step")
         whole(self.after, "after", least=0)
-
-    @property
-    def stop_probability(self) -> float:
-        return 0.5
 
     def start(self, problem: Problem) -> StopperState:
         del problem
@@ -37,8 +34,6 @@ class HalfAt(Stopper):
 
 
 class _HalfAtState(StopperState):
-    __slots__ = ("_compared", "_completed", "_config", "_ranks")
-
     def __init__(self, config: HalfAt) -> None:
         self._config = config
         self._ranks = Ranks()

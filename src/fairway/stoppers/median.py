@@ -25,15 +25,12 @@ class Median(Stopper):
 
     grace: int = 1
     min_trials: int = 5
+    stop_probability = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
         whole(self.grace, "grace")
         whole(self.min_trials, "min_trials")
-
-    @property
-    def stop_probability(self) -> float:
-        return 0.5
 
     def start(self, problem: Problem) -> StopperState:
         del problem
@@ -41,8 +38,6 @@ class Median(Stopper):
 
 
 class _MedianState(StopperState):
-    __slots__ = ("_config", "_means", "_running")
-
     def __init__(self, config: Median) -> None:
         self._config = config
         self._means: defaultdict[int, Ranks] = defaultdict(Ranks)  # by step

@@ -17,9 +17,7 @@ class Never(Stopper):
     Never(interval='end', skip=True)
     """
 
-    @property
-    def stop_probability(self) -> float:
-        return 0.0
+    stop_probability = 0.0
 
     def start(self, problem: Problem) -> StopperState:
         del problem
@@ -27,8 +25,6 @@ class Never(Stopper):
 
 
 class _NeverState(StopperState):
-    __slots__ = ()
-
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
         del number, step, loss, violation
         return None

@@ -87,46 +87,21 @@ class Pilot(Stopper):
         return _PilotState(self, constrained=bool(problem.constraints))
 
 
+@dataclass(slots=True)
 class _Course:
     """One running trial."""
 
-    __slots__ = (
-        "check_cost",
-        "cost",
-        "counted_to",
-        "next_rung",
-        "training_since_check",
-        "violated_since",
-        "violation",
-        "was_feasible",
-    )
-
-    def __init__(self, next_rung: int) -> None:
-        self.next_rung = next_rung
-        self.cost = 0  # training and checks
-        self.training_since_check = 0
-        self.check_cost = 0  # of the last check
-        self.violation = 0.0  # at the last check
-        self.violated_since = 0  # step; 0 if the last check was valid
-        self.counted_to = 0  # the step up to which its doublings are in D
-        self.was_feasible = False
+    next_rung: int
+    cost: int = 0  # training and checks
+    training_since_check: int = 0
+    check_cost: int = 0  # of the last check
+    violation: float = 0.0  # at the last check
+    violated_since: int = 0  # step; 0 if the last check was valid
+    counted_to: int = 0  # the step up to which its doublings are in D
+    was_feasible: bool = False
 
 
 class _PilotState(StopperState):
-    __slots__ = (
-        "_best_feasible",
-        "_config",
-        "_constrained",
-        "_cost",
-        "_doublings",
-        "_ever_feasible",
-        "_infeasible",
-        "_recoveries",
-        "_rungs",
-        "_timed",
-        "_trials",
-    )
-
     def __init__(self, config: Pilot, *, constrained: bool) -> None:
         self._config, self._constrained = config, constrained
         self._timed = config.interval == "adaptive"

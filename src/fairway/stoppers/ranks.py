@@ -25,18 +25,20 @@ class Ranks:
     [1, 2, 1]
     """
 
-    __slots__ = ("_recent", "_settled")
+    __slots__ = ("_recent", "_settled", "size")
 
     def __init__(self) -> None:
+        self.size = 0
         self._settled = array("d")
         self._recent = array("d")
 
     def __len__(self) -> int:
-        return len(self._settled) + len(self._recent)
+        return self.size
 
     def add(self, key: float) -> int:
         """Insert a key and return its rank from the worst end: how many keys, itself included, are at least as bad."""
         recent, settled = self._recent, self._settled
+        self.size += 1
         place = bisect_left(recent, key)
         recent.insert(place, key)
         size = len(recent)
@@ -49,7 +51,7 @@ class Ranks:
 
     def rank(self, key: float) -> int:
         """How many keys are at least as bad as this one; does not insert it."""
-        return len(self) - bisect_left(self._recent, key) - bisect_left(self._settled, key)
+        return self.size - bisect_left(self._recent, key) - bisect_left(self._settled, key)
 
     def _settle(self) -> None:
         settled, recent = np.frombuffer(self._settled), np.frombuffer(self._recent)

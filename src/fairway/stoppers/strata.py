@@ -30,5 +30,5 @@ class Strata:
             rank, n = pairs.add(violation, loss), len(pairs)
         else:
             ranks = (self._unevaluated if violation is None else self._valid)[step]
-            rank, n = ranks.add(loss), len(ranks)
+            rank, n = ranks.add(loss), ranks.size
         return n if rank <= share * n + DUST else 0

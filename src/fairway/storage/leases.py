@@ -34,14 +34,12 @@ class SqlLeases:
         self._renewed = time.monotonic()
 
     def attend(self, worker: int) -> None:
-        """Take a lease for a worker of this process."""
         mine = {"study": self._study, "worker": worker, "machine": machine(), "process": os.getpid()}
         with self._access.writing() as connection:
             connection.execute(schema.worker.insert().values(**mine, beat=self._access.now))
         self._attended.append(worker)
 
     def leave(self, worker: int) -> None:
-        """Give up the lease of a worker of this process."""
         self._attended.remove(worker)
         with self._access.writing() as connection:
             connection.execute(schema.worker.delete().where(self._of([worker])))

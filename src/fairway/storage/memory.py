@@ -6,9 +6,10 @@ import threading
 from collections.abc import Collection, Sequence
 
 from fairway.engine.events import Event, Reported, claim
+from fairway.engine.log import Log
 
 
-class MemoryLog:
+class MemoryLog(Log):
     """Events in a list."""
 
     leases = None  # who shares this memory lives and dies with it
@@ -26,25 +27,21 @@ class MemoryLog:
         self.append(events)
 
     def append(self, events: Sequence[Event]) -> int | None:
-        """Append all or nothing and return the new length; None if a claim was taken."""
-        claims = {taken for event in events if (taken := claim(event)) is not None}
+        claims = [taken for event in events if (taken := claim(event)) is not None]
         with self._lock:
-            if not self._claims.isdisjoint(claims):
+            if len(set(claims)) < len(claims) or not self._claims.isdisjoint(claims):
                 return None
-            self._claims |= claims
+            self._claims.update(claims)
             self._events.extend(events)
             return len(self._events)
 
     def read(self, since: int = 0, most: int | None = None) -> Sequence[Event]:
-        """The events from a position on, or the first few of them."""
         with self._lock:
             return self._events[since : None if most is None else since + most]
 
     def summary(self, since: int = 0) -> tuple[Sequence[Event], int]:
-        """The events from a position on without the reports, and the position up to which these are all."""
         events = self.read(since)
         return [event for event in events if not isinstance(event, Reported)], since + len(events)
 
     def reports(self, numbers: Collection[int]) -> Sequence[Reported]:
-        """All reports of some trials, in their order."""
         return [event for event in self.read() if isinstance(event, Reported) and event.number in numbers]

@@ -136,7 +136,6 @@ class SqlLog:
         self._length = sa.select(schema.study.c.length).where(schema.study.c.id == study)
 
     def append(self, events: Sequence[Event]) -> int | None:
-        """Append all or nothing and return the new length; None if a claim was taken."""
         durable = any(isinstance(event, Told) for event in events)
         rows: list[dict[str, Any]] = [
             {
@@ -155,17 +154,16 @@ class SqlLog:
                     raise StorageError("the study was deleted while it ran; what it told is gone with it")
                 for i, row in enumerate(rows):
                     row["position"] = length - len(rows) + i
-                connection.execute(schema.event.insert(), rows)
+                if rows:
+                    connection.execute(schema.event.insert(), rows)
         except IntegrityError:
             return None
         return int(length)
 
     def read(self, since: int = 0, most: int | None = None) -> Sequence[Event]:
-        """The events from a position on, or the first few of them."""
         return self._read(self._since if most is None else self._since.limit(most), since=since)
 
     def summary(self, since: int = 0) -> tuple[Sequence[Event], int]:
-        """The events from a position on without the reports, and the position up to which these are all."""
         with self._access.reading() as connection:
             length = connection.execute(self._length).scalar()
         if length is None:
@@ -173,7 +171,6 @@ class SqlLog:
         return self._read(self._small, since=since, length=length), length
 
     def reports(self, numbers: Collection[int]) -> Sequence[Reported]:
-        """All reports of some trials, in their order."""
         wanted, found = sorted(numbers), list[Event]()
         for i in range(0, len(wanted), _AT_ONCE):
             found += self._read(self._reports, trials=wanted[i : i + _AT_ONCE])

@@ -2,7 +2,7 @@
 
 A terminator is a frozen configuration. It keeps nothing between calls and sees no clock: the same history always gets
 the same verdict, so `fairway verify` can repeat it. Under constraints the best trial is the best feasible one; until
-there is one, no terminator ends the search.
+there is one, no terminator ends the search. `fairway.testing.check_terminator` tests your own.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ class Verdict(NamedTuple):
     """What a terminator returns: whether to stop, a sentence that says why, and the numbers compared.
 
     A verdict is true if the search should stop. `value` and `threshold` are NaN if nothing was compared.
+
+    >>> import fairway as fw
+    >>> bool(fw.Verdict(stop=True, reason="the budget is spent"))
+    True
     """
 
     stop: bool

@@ -26,9 +26,10 @@ from fairway.errors import SpaceExhausted, UsageError
 from fairway.integrations.bridge import Bridge
 from fairway.integrations.raytune.report import MEASURED, Board
 from fairway.integrations.raytune.spaces import Table
+from fairway.parameters import Parameter, Value
 from fairway.problem import Problem
 from fairway.samplers.sampler import Sampler
-from fairway.space import Parameter, Space, Value
+from fairway.space import Space
 from fairway.stoppers.stopper import Stopper
 from fairway.study import Study
 from fairway.terminators.terminator import Terminator

@@ -9,7 +9,8 @@ from ray.tune.search import sample
 
 from fairway.errors import UsageError
 from fairway.integrations.bridge import as_choice
-from fairway.space import Choice, Float, Int, Parameter, Space, Value
+from fairway.parameters import Choice, Float, Int, Parameter, Value
+from fairway.space import Space
 
 Path = tuple[str, ...]
 

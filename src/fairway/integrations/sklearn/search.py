@@ -21,10 +21,11 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from fairway.errors import StudyFailed, UsageError
 from fairway.integrations.bridge import reopened
 from fairway.integrations.sklearn.folds import CrossValidation, Scorer, Scoring, results_of, takes
+from fairway.parameters import Parameter
 from fairway.problem import Constraint, Maximize, Problem
 from fairway.samplers.random import Random
 from fairway.samplers.sampler import Sampler
-from fairway.space import Parameter, Space
+from fairway.space import Space
 from fairway.stoppers.ace import ACE
 from fairway.stoppers.stopper import Stopper
 from fairway.study import Study

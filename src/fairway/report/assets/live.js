@@ -16,14 +16,14 @@
     return found;
   }
 
-  // One stream while the page is in sight; a hidden tab holds none, and goes on from where it was.
+  // One stream while the page is in sight; a hidden tab holds none, and resumes where it was.
   function follow(address, heard) {
     let stream = null;
     const start = () => {
       if (stream || document.hidden) return;
       stream = new EventSource(address());
       stream.addEventListener("error", () => {
-        problem("The live page does not answer. It goes on by itself once `fairway dashboard` runs again.");
+        problem("The live page does not answer. It resumes by itself once `fairway dashboard` runs again.");
         if (stream && stream.readyState === EventSource.CLOSED) {  // refused, so the browser gave up
           stream = null;
           setTimeout(start, 3000);
@@ -139,7 +139,7 @@
     show({ trial: page.trial });
     running = true;
     await refresh();
-    follow(() => `/events?name=${encodeURIComponent(page.key)}&last=`, { change: refresh, tick: refresh });
+    follow(() => `/events?name=${encodeURIComponent(page.key)}&last=`, { change: refresh });
   }
 
   function when(seconds) {

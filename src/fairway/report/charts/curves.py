@@ -18,7 +18,7 @@ from fairway.text import bound, counted, duration, named, number
 
 _TRIALS, _BEST = 80, 20  # curves in one picture; of them the best, the others evenly
 _POINTS, _MORE = 120, 600  # of a curve among others, and of one alone
-_LONG, _EARLY = 50, 8  # from so many steps on, a log axis, if half of the curves end before an eighth of them
+_LONG, _EARLY = 50, 8  # a log axis from 50 steps on, if half of the curves end within an eighth of the longest
 
 
 def curves(study: Study | View, trials: Collection[int] | None = None) -> Chart:
@@ -105,11 +105,11 @@ def _layer(rows: Rows, found: Mapping[int, Curve], place: int) -> list[Mark]:
     return marks
 
 
-def one_curve(view: View, k: int) -> Chart | None:
-    """What one trial reported, by stratum: a panel for each metric; None if it reported nothing."""
+def one_curve(view: View, k: int) -> list[Chart]:
+    """What one trial reported, by stratum: a panel for each metric; no chart if it reported nothing."""
     curve = view.curves([k]).get(k)
     if curve is None:
-        return None
+        return []
     problem, checkpoint, thin = view.problem, view.courses[k].checkpoint, curve.thinned(_MORE)
     stands = (None,) * len(problem.metrics) if checkpoint is None else (checkpoint.objective, *checkpoint.values)
     panels = []
@@ -129,4 +129,4 @@ def one_curve(view: View, k: int) -> Chart | None:
         panels.append(Panel(Axis("step", whole=True), Axis(named(metric)), marks))
     some = f"{len(thin.step):,} of its " if len(thin.step) < len(curve.step) else ""
     caption = f"{some}{counted(len(curve.step), 'report')}, over {duration(float(curve.seconds[-1]))}."
-    return Chart("curve", "Its curve", caption, panels)
+    return [Chart("curve", "Its curve", caption, panels)]

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway.errors import MissingDependency
+from fairway.parameters import Choice, Float, Int, Parameter
 from fairway.report.chart import Axis, Bars, Chart, Line, Panel, Words
 from fairway.report.charts.rows import LAYERS, MOST, Rows, empty, held, outside, span, thinned
 from fairway.report.marks import Mark
 from fairway.report.view import STRATA, View
 from fairway.seeds import stream
-from fairway.space import Choice, Float, Int, Parameter
 from fairway.study import Study
 from fairway.text import named, number
 
@@ -234,7 +234,7 @@ def _learn(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.f
 
 
 def _tamed(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """From -1 to 1, without the few values far off that would be all the forest looks at."""
+    """Values scaled to -1 to 1, outliers clipped: a forest would look at nothing else."""
     drawn = span(values)
     clipped = values if drawn is None else np.clip(values, *drawn)
     return np.asarray(clipped / (np.abs(clipped).max(initial=0.0) or 1.0))

@@ -14,7 +14,7 @@ from fairway.report.chart import Axis, Chart, Panel, Points
 from fairway.report.marks import Mark
 from fairway.report.view import STRATA, View
 from fairway.study import Study
-from fairway.text import counted, named, number, params
+from fairway.text import counted, measured, named, params
 
 MOST = 3000  # points in one panel
 LAYERS = (0, 2, 1)
@@ -91,14 +91,12 @@ class Rows:
 
     def texts(self, numbers: Iterable[int], *, full: bool = False) -> list[str]:
         """What pops up for some trials, in full with their parameters."""
-        names, texts = [named(name) for name in self.view.problem.metrics], []
+        names, texts = self.view.problem.metrics, []
         for k in numbers:
             course = self.view.courses[k]
-            text = f"trial {k}"
-            if course.checkpoint is not None:
-                known = zip(names, (course.checkpoint.objective, *course.checkpoint.values), strict=True)
-                measured = ", ".join(f"{name} {number(value)}" for name, value in known if value is not None)
-                text += f", step {course.checkpoint.step}\n{measured}"
+            mark, text = course.checkpoint, f"trial {k}"
+            if mark is not None:
+                text += f", step {mark.step}\n{measured(names, (mark.objective, *mark.values))}"
             texts.append(f"{text}\n{params(course.params)}" if full else text)
         return texts
 
@@ -135,7 +133,7 @@ def empty(name: str, title: str, why: str, more: str = "") -> Chart:
 
 
 def thinned(n: int, most: int, keep: Collection[int] | NDArray[np.intp] = ()) -> NDArray[np.intp]:
-    """At most so many of n rows, evenly, with the first and the last; and all those to keep, however many.
+    """At most `most` of n rows, evenly spread, with both ends; and all those in `keep`, however many.
 
     >>> thinned(10, 4, [5]).tolist()
     [0, 3, 5, 6, 9]

@@ -1,4 +1,4 @@
-"""The live page: studies as they run, in a browser, over nothing but reading."""
+"""The live page: studies as they run, in a browser, read-only."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _listening(host: str, port: int) -> socket.socket:
 def _guarded(
     url: str, token: str | None, host: str, port: int, *, public: bool = False
 ) -> tuple[Any, Any, str, str | None]:
-    """The application, its desk, its address and its token; one is made where the `public` could reach it."""
+    """The application, its desk, its address and its token; makes a token if the `public` could reach the page."""
     try:
         from fairway.report.dashboard.desk import Desk  # noqa: PLC0415 - optional
         from fairway.report.dashboard.guard import Guard, address, is_loopback  # noqa: PLC0415

@@ -1,10 +1,9 @@
-"""The database of the live page, the studies of it that are in memory, and the list of all."""
+"""The database of the live page, its studies that are in memory, and the list of all."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,9 @@ from fairway.report.templates import compact
 from fairway.storage.sql import Database, Stored, public
 from fairway.text import shown
 
-LIST_SECONDS = 1.0
-"""How often the list of studies is looked at while somebody sees it."""
-KEPT = 4
-"""Studies kept in memory that nobody watches."""
-STREAMS = 100
-"""Browsers that can be kept up to date at once."""
+LIST_SECONDS = 1.0  # between two looks at the list of studies while somebody sees it
+KEPT = 4  # studies in memory that nobody watches
+STREAMS = 100  # browsers that can be kept up to date at once
 
 
 class Desk:
@@ -33,10 +29,9 @@ class Desk:
         database = Database(url, reading=True)  # or it says what is wrong with the URL
         self.url = url
         self.shown = public(url)
-        self.watches: OrderedDict[str, Watch] = OrderedDict()
+        self.watches: dict[str, Watch] = {}
         self._feed = Feed(self._look)
-        self._opening: dict[str, threading.Lock] = {}
-        self._lock = threading.RLock()
+        self._lock, self._opening = threading.Lock(), threading.Lock()
         self._facts: dict[str, tuple[tuple[str, int], dict[str, Any]]] = {}
         self._looks, self._list = 0, "[]"
         parsed = sa.make_url(url)
@@ -45,7 +40,7 @@ class Desk:
         self._opened = self._mark(), database
 
     def _mark(self) -> tuple[int, int] | None:
-        """What tells a file from another in its place."""
+        """The identity of the database file, which changes when the file is replaced."""
         if self._file is None:
             return None
         try:
@@ -65,39 +60,30 @@ class Desk:
             return self._opened[1]
 
     def _find(self, name: str) -> tuple[Database, Stored | None]:
-        """The database, and the study of a name that it has now."""
+        """The database, and the study with this name if there is one now."""
         database = self.database()
         return database, next((one for one in database.studies() if one.name == name), None)
 
     def watch(self, name: str) -> Watch:
         """A study, up to date."""
-        with self._lock:
-            opening = self._opening.setdefault(name, threading.Lock())
-        try:
-            with opening:
-                database, stored = self._find(name)
-                if stored is None:
-                    self.watches.pop(name, None)
-                    database.log(name, create=False)  # says what there is
-                    raise UsageError(f"{self.shown} has no study {name!r}")
-                known = self.watches.get(name)
-                if known is None or not known.is_of(database, stored):
-                    known = Watch(database, stored, self._find)
-                elif not known.feed.listeners:
-                    known.update()
-        finally:
-            with self._lock:
-                self._opening.pop(name, None)
-        with self._lock:
-            self.watches[name] = known
-            self.watches.move_to_end(name)
-            idle = [one for one, watch in self.watches.items() if not watch.feed.listeners]
-            for one in idle[: max(len(idle) - KEPT, 0)]:
-                del self.watches[one]
+        with self._opening:
+            database, stored = self._find(name)
+            known = self.watches.pop(name, None)
+            if stored is None:
+                database.log(name, create=False)  # says what there is
+                raise UsageError(f"{self.shown} has no study {name!r}")
+            if known is None or not known.is_of(database, stored):
+                known = Watch(database, stored, self._find)
+            elif not known.feed.listeners:
+                known.update()
+            self.watches[name] = known  # the last one, as it is the latest used
+            idle = [one for one, watch in tuple(self.watches.items()) if not watch.feed.listeners]
+            for one in idle[:-KEPT]:
+                self.watches.pop(one, None)
         return known
 
     def studies(self, seconds: float = 0.0) -> list[dict[str, Any]]:
-        """Every study, with what is known of it; spends so long on learning more."""
+        """Every study with what is known of it; takes up to `seconds` to learn more."""
         until = time.monotonic() + seconds
         listed = []
         for stored in self.database().studies():

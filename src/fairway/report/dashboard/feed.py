@@ -1,4 +1,4 @@
-"""News for browsers: something is looked at while somebody listens, once for all who listen."""
+"""News for browsers: while somebody listens, one task looks for news on behalf of all listeners."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairway.report.templates import compact
 from fairway.text import shown
 
 BEAT_SECONDS = 15.0
-"""After so long without news a browser is told that there is none, or a proxy between may close the connection."""
+"""Between signs of life when there is no news; without them a proxy may close the connection."""
 RESET = "event: reset\ndata: null\n\n"
 """Tells a browser to load its page again."""
 

@@ -57,7 +57,7 @@ def address(host: str, port: int) -> str:
 
 
 class Guard:
-    """Lets through what may pass, with the headers that tell a browser to be strict too."""
+    """Lets allowed requests through, and adds the headers that make a browser strict."""
 
     def __init__(self, inner: ASGIApp, *, host: str, port: int, token: str | None) -> None:
         self._inner, self._token = inner, token
@@ -111,7 +111,7 @@ class Guard:
         return ours and port == self._port
 
     def _unknown(self, request: Request, token: str) -> Response | None:
-        """An answer for whoever has not shown the token yet."""
+        """The answer to a request without a valid cookie; None if the cookie is valid."""
         pass_ = hmac.new(token.encode(), b"fairway dashboard", hashlib.sha256).hexdigest()
         if any(_same(value, pass_) for value in _cookies(request.headers.get("cookie", ""), self._cookie)):
             return None

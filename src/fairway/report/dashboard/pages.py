@@ -35,7 +35,6 @@ _ASSETS: dict[str, tuple[str, Callable[[], str]]] = {
     "live.js": ("text/javascript", lambda: templates.asset("live.js")),
     "plotly.js": ("text/javascript", templates.plotly),
 }
-_NO_PAGE, _NOT_NOW = 404, 503
 
 
 def routes(desk: Desk) -> Starlette:
@@ -61,7 +60,7 @@ def routes(desk: Desk) -> Starlette:
     def trial(request: Request) -> Response:
         watch = watched(request)
         k, name, key = _number(request, watch), shown(watch.name, 80), quote(watch.name, safe="")
-        found = content.trial(watch.still(), k)
+        found = content.trial(watch.view.still(), k)
         back = f"/study?name={key}"
         links = {"previous": f"/trial?name={key}&number={max(k - 1, 0)}", "next": f"/trial?name={key}&number={k + 1}"}
         raw = {"first": " hidden" if k == 0 else "", "last": " hidden" if found["last"] else ""}
@@ -69,18 +68,10 @@ def routes(desk: Desk) -> Starlette:
         data = {"key": watch.name, "number": k, "trial": found}
         return _page("trial", f"Trial {k:,} of {name}", main, data, crumb=fill("crumb.html", study=back, name=name))
 
-    def trials_json(request: Request) -> Response:
-        return _json(compact(watched(request).trials()))
-
-    def charts_json(request: Request) -> Response:
-        return _json(watched(request).charts(slow="slow" in request.query_params))
-
     def trial_json(request: Request) -> Response:
         watch = watched(request)
-        view, k = watch.still(), _number(request, watch)
-        curve = one_curve(view, k)
-        charts = content.charts([] if curve is None else [curve])
-        return _json(compact({"trial": content.trial(view, k), "charts": charts}))
+        view, k = watch.view.still(), _number(request, watch)
+        return _json(compact({"trial": content.trial(view, k), "charts": content.charts(one_curve(view, k))}))
 
     def events(request: Request) -> Response:
         if desk.is_full:
@@ -101,15 +92,15 @@ def routes(desk: Desk) -> Starlette:
         "/": studies,
         "/study": study,
         "/trial": trial,
-        "/trials.json": trials_json,
-        "/charts.json": charts_json,
+        "/trials.json": lambda request: _json(compact(watched(request).trials())),
+        "/charts.json": lambda request: _json(watched(request).charts(slow="slow" in request.query_params)),
         "/trial.json": trial_json,
         "/events": events,
         "/assets/{name}": _file,
     }
     return Starlette(
         routes=[Route(path, answer, methods=["GET"]) for path, answer in answers.items()],
-        exception_handlers={FairwayError: _sorry, HTTPException: _sorry, Exception: _fault},
+        exception_handlers={FairwayError: _sorry, HTTPException: _sorry, Exception: _sorry},
         lifespan=lifespan,
     )
 
@@ -122,25 +113,18 @@ def _number(request: Request, watch: Watch) -> int:
 
 
 def _sorry(request: Request, error: Exception) -> Response:
-    """A sentence in place of what was asked for."""
-    text, status = shown(error, 600), _NOT_NOW if isinstance(error, StorageError) else _NO_PAGE
+    """A sentence in place of the answer; for a bug of ours the guard also writes to the terminal."""
+    text, status, heading = shown(error, 600), 404, "Not found"
     if isinstance(error, HTTPException):
-        status = error.status_code
-        text = "There is no such page." if status == _NO_PAGE else str(error.detail)
-    return _failed(request, status, "Not found" if status == _NO_PAGE else "Not now", text, _advice(text))
-
-
-def _fault(request: Request, error: Exception) -> Response:
-    """A fault of ours; the guard tells the terminal."""
-    text = "The live page failed; the study itself is not affected."
-    return _failed(request, 500, "Something went wrong", text, f"{type(error).__name__}: {shown(error)}")
-
-
-def _failed(request: Request, status: int, heading: str, text: str, advice: str) -> Response:
-    """For a script as JSON, for a reader as a page."""
-    if request.url.path.endswith(".json") or request.url.path == "/events":
-        return _json(compact({"error": text if status < 500 or status == _NOT_NOW else f"{text} {advice}"}), status)  # noqa: PLR2004
-    return HTMLResponse(message(heading, text, advice), status)
+        status, text = error.status_code, "There is no such page." if error.status_code == status else error.detail
+    elif isinstance(error, StorageError):
+        status, heading = 503, "Not now"
+    elif not isinstance(error, FairwayError):
+        what = f"{type(error).__name__}: {text}"
+        status, heading, text = 500, "Something went wrong", f"The live page failed; the study is not affected. {what}"
+    if request.url.path.endswith(".json") or request.url.path == "/events":  # for a script
+        return _json(compact({"error": text}), status)
+    return HTMLResponse(message(heading, text, _advice(text)), status)
 
 
 def _advice(text: str) -> str:
@@ -177,7 +161,7 @@ def _json(text: str, status: int = 200) -> Response:
 
 @cache
 def _asset(name: str) -> tuple[bytes, bytes, str]:
-    """A file's bytes, the same packed, and a name for just these bytes."""
+    """A file's bytes, the same compressed, and their hash."""
     body = _ASSETS[name][1]().encode()
     return body, gzip.compress(body, 6, mtime=0), hashlib.sha256(body).hexdigest()[:16]
 
@@ -189,7 +173,7 @@ def _versioned(name: str) -> str:
 def _file(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in _ASSETS:
-        raise HTTPException(_NO_PAGE)
+        raise HTTPException(404)
     body, packed, mark = _asset(name)
     headers = {"Cache-Control": "private, max-age=31536000, immutable", "ETag": f'"{mark}"', "Vary": "Accept-Encoding"}
     if mark in request.headers.get("if-none-match", ""):

@@ -1,4 +1,4 @@
-"""A study that somebody looks at: read once, then followed by position, whatever the number of browsers."""
+"""A study that somebody looks at: read once, then followed by position, for any number of browsers."""
 
 from __future__ import annotations
 
@@ -17,20 +17,16 @@ from fairway.report.summary import State, state
 from fairway.report.templates import compact
 from fairway.report.view import View
 from fairway.storage.sql import Database, Stored
-from fairway.text import goal, number, shown
+from fairway.text import goal, measured
 
-POLL_SECONDS = 0.5
-"""How often a study that is watched is looked at."""
-STATE_SECONDS = 3.0
-"""How often it is asked whether its workers live."""
-DRAW_SECONDS = 2.0
-"""The least between two drawings of a study's charts; they take at most a quarter of the time."""
-SLOW_SECONDS = 20.0
-"""The same for those that take a second or more to draw."""
+POLL_SECONDS = 0.5  # between two looks at a study that is watched
+STATE_SECONDS = 3.0  # between two questions whether its workers live
+DRAW_SECONDS = 2.0  # the least between two drawings of a study's charts; they take at most a quarter of the time
+SLOW_SECONDS = 20.0  # the same for those that take a second or more to draw
 
 
 class Drawing:
-    """Some pictures of a study, drawn anew when it changed, was asked for, and enough time has passed."""
+    """Some pictures of a study; a request draws them again if the study changed and enough time has passed."""
 
     def __init__(self, least: float, draw: Callable[[View], list[Chart]]) -> None:
         self._least, self._draw = least, draw
@@ -42,7 +38,7 @@ class Drawing:
         with self._lock:
             began, version = time.monotonic(), watch.version
             if self._version != version and began >= self._due:
-                self._charts, self._version = compact(content.charts(self._draw(watch.still()))), version
+                self._charts, self._version = compact(content.charts(self._draw(watch.view.still()))), version
                 now = time.monotonic()
                 self._due = now + max(self._least, 3 * (now - began))
             wait = max(self._due - time.monotonic(), 0.5)
@@ -51,7 +47,7 @@ class Drawing:
 
 
 class Watch:
-    """One study in memory, and what of it changed when. `find` says what is in the database under a name."""
+    """One study in memory, and when each trial changed. `find` looks up a name in the database."""
 
     def __init__(
         self, database: Database, stored: Stored, find: Callable[[str], tuple[Database, Stored | None]]
@@ -72,7 +68,7 @@ class Watch:
 
     @property
     def last(self) -> str:
-        """What a browser that knows all of this says to hear what comes next."""
+        """The id of the newest event; a browser sends it back to hear what comes next."""
         return f"{self._epoch}.{self.view.position}"
 
     def is_of(self, database: Database, stored: Stored) -> bool:
@@ -140,21 +136,15 @@ class Watch:
         """The pictures, or those that take their time, as JSON."""
         return (self._slow if slow else self._quick).shown(self)
 
-    def still(self) -> View:
-        """The view as it is now: a drawing takes a while, and news must not wait for it."""
-        return self.view.still()
-
     def facts(self) -> dict[str, Any]:
         """A line in the list of studies."""
         with self._lock:
             view, best = self.view, self.view.best
             times = [at for course in view.courses for at in (course.began, course.ended) if at > 1e9]  # noqa: PLR2004
-            metrics = {} if best is None else best.metrics
-            known = (f"{shown(name, 40)} {number(value)}" for name, value in metrics.items() if value is not None)
             return {
                 "goal": goal(view.problem),
                 "trials": len(view.courses),
-                "best": ", ".join(known),
+                "best": "" if best is None else measured(best.metrics.keys(), best.metrics.values()),
                 "state": self._state,
                 "updated": max((at for at in times if math.isfinite(at)), default=None),
             }
@@ -165,5 +155,5 @@ async def _once(text: str) -> AsyncIterator[str]:
 
 
 def epoch(stored: Stored) -> str:
-    """What tells a study from another of its name; ids and positions may come again."""
+    """Tells a study from an earlier one with the same name: ids and positions may be reused."""
     return f"{stored.created:.6f}"

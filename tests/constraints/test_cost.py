@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import gc
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fairway as fw
+from fairway.constraints import (
+    cost,
+    latency,
+    model_size,
+)
+
+
+class Clock:
+    """A model that takes the next of given times to predict, on a clock of its own."""
+
+    def __init__(self, monkeypatch, times):
+        self.now, self.calls, self.times = 0.0, [], times
+        monkeypatch.setattr(cost, "perf_counter", lambda: self.now)
+
+    def predict(self, rows):
+        self.calls.append(rows)
+        self.now += self.times[len(self.calls) - 1] if len(self.calls) <= len(self.times) else self.times[-1]
+
+
+def test_a_latency_is_a_quantile_of_one_call(monkeypatch):
+    times = [50.0] * 3 + [1.0, 2.0, 3.0, 4.0, 5.0, 6.0] * 5  # the warm-up is slow, and does not count
+    assert latency(Clock(monkeypatch, times), [0], quantile=0.5) == 3.5
+    assert latency(Clock(monkeypatch, times), [0], quantile=1) == 6.0
+    assert latency(Clock(monkeypatch, times).predict, [0], quantile=0) == 1.0
+
+
+def test_a_busy_moment_does_not_count(monkeypatch):
+    times = [1.0] * 3 + [1.0] * 6 + [100.0] * 10 + [1.0]
+    assert latency(Clock(monkeypatch, times), [0]) == 1.0
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(0.001, 30), (100.0, 100)])
+def test_calls_go_on_for_so_long_and_are_thirty_at_the_least(monkeypatch, seconds, calls):
+    model = Clock(monkeypatch, [1.0])
+    latency(model, [0], seconds=seconds)
+    assert len(model.calls) == 3 + calls
+
+
+def test_calls_cycle_through_the_rows(monkeypatch):
+    model = Clock(monkeypatch, [1.0])
+    latency(model, ["a", "b", "c"], batch=2)
+    assert model.calls[:4] == [["a", "b"], ["c", "a"], ["a", "b"], ["c", "a"]]
+    model = Clock(monkeypatch, [1.0])
+    latency(model, ["a", "b"], batch=5)
+    assert model.calls[0] == ["a", "b", "a", "b", "a"]
+
+
+def test_rows_may_be_arrays_and_frames(monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    array = np.arange(6).reshape(3, 2)
+    for rows in (array, pandas.DataFrame(array, columns=["a", "b"])):
+        model = Clock(monkeypatch, [1.0])
+        latency(model, rows, batch=2)
+        assert type(model.calls[0]) is type(rows)
+        assert np.asarray(model.calls[1]).tolist() == [[4, 5], [0, 1]]
+        model = Clock(monkeypatch, [1.0])
+        latency(model, rows, batch=None)
+        assert all(call is rows for call in model.calls)
+
+
+def test_many_rows_are_not_all_cut(monkeypatch):
+    model = Clock(monkeypatch, [1.0])
+    latency(model, np.arange(100_000), seconds=300.0)
+    assert len({int(call[0]) for call in model.calls}) == 256
+
+
+def test_garbage_is_not_collected_while_measuring_and_is_again_after_a_failure():
+    states = []
+    latency(lambda rows: states.append(gc.isenabled()), [0], seconds=0.001)
+    assert (states[3:], gc.isenabled()) == ([False] * len(states[3:]), True)
+
+    def breaks(rows):
+        if not gc.isenabled():
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        latency(breaks, [0])
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more", "says"),
+    [
+        ((len, []), {}, "rows is empty"),
+        ((3, [1]), {}, "model=3: an object with a predict method, or a function of rows, is expected"),
+        ((len, [1]), {"quantile": 95}, "quantile=95: a fraction between 0 and 1 is expected; did you mean 0.95?"),
+        ((len, [1]), {"batch": 0}, "batch=0: a whole number of at least 1"),
+        ((len, [1]), {"seconds": 0}, "seconds=0: a positive number of seconds"),
+    ],
+)
+def test_a_latency_that_cannot_be_measured_is_refused(arguments, more, says):
+    with pytest.raises(fw.UsageError, match=says):
+        latency(*arguments, **more)
+
+
+@given(st.recursive(st.integers() | st.text() | st.binary(), st.lists))
+def test_a_size_is_the_length_of_the_pickle(model):
+    assert model_size(model) == len(pickle.dumps(model, protocol=5))
+
+
+def test_large_arrays_count_in_full():
+    assert model_size({"weights": np.zeros(10**6)}) == len(pickle.dumps({"weights": np.zeros(10**6)}, protocol=5))
+    assert model_size({"weights": np.zeros(10**6)}) > 8 * 10**6
+
+
+def test_boosters_and_scikit_learn_models_have_a_size_that_grows():
+    lightgbm = pytest.importorskip("lightgbm")
+    xgboost = pytest.importorskip("xgboost")
+    forest = pytest.importorskip("sklearn.ensemble").ExtraTreesClassifier
+    x = np.random.default_rng(0).random((200, 3))
+    y = (x[:, 0] > 0.5).astype(int)
+    quiet = {"verbosity": -1, "num_threads": 1}
+    for train in (
+        lambda n: lightgbm.train(quiet, lightgbm.Dataset(x, y, params=quiet), n),
+        lambda n: xgboost.train({"nthread": 1}, xgboost.DMatrix(x, y), n),
+        lambda n: forest(n, random_state=0).fit(x, y),
+    ):
+        assert 0 < model_size(train(2)) < model_size(train(20))
+
+
+def test_functions_made_on_the_way_have_a_size():
+    assert model_size(lambda rows: rows) > 0
+
+
+def test_what_cannot_be_pickled_is_named():
+    with pytest.raises(fw.UsageError, match="model_size: a lock cannot be pickled: cannot pickle"):
+        model_size(threading.Lock())
+
+
+def test_a_prediction_that_was_not_made_has_no_latency():
+    with pytest.raises(fw.UsageError, match="predict returned a generator, which has computed nothing yet"):
+        latency(lambda rows: (row for row in rows), ["x"])
+    for rows in ((row for row in "xy"), {1, 2}, {0: 1}, np.array(3.0)):
+        with pytest.raises(fw.UsageError, match="an array, a DataFrame or a list is expected"):
+            latency(len, rows)
