@@ -350,7 +350,7 @@ def test_xgboosts_cross_validation_reports_the_mean(tmp_path):
     study.tell(trial)
     assert study.best.metrics["auc"] == max(found["test-auc-mean"])
     report = ours_xgboost.callback(study.ask(), "auc", save_to=tmp_path)
-    with pytest.raises(fw.UsageError, match="a model a fold"):
+    with pytest.raises(fw.UsageError, match="one model per fold"):
         xgboost.cv({**XGBoost.settings, "max_depth": 4}, XGBoost.data, 20, callbacks=[report], **settings)
 
 
@@ -502,7 +502,7 @@ def test_a_direction_that_contradicts_the_study_is_refused(task):
     for metric, objective, way in (("auc", fw.Minimize("x"), "higher"), (lower, fw.Maximize("x"), "lower")):
         job, trial = task(), fw.Study(SPACE, objective, seed=0).ask()
         settings = {**job.settings, "metric" if task is LightGBM else "eval_metric": metric}
-        with pytest.raises(fw.UsageError, match=f"{metric} of {task.__name__} is better {way}, and the study has M"):
+        with pytest.raises(fw.UsageError, match=f"{metric} of {task.__name__} is better {way}, but the study has M"):
             job.train(settings, [job.callback(trial, metric, constraints=None)])
 
 
@@ -534,14 +534,14 @@ def test_a_folder_that_cannot_be_written_to_is_said_before_training(task, tmp_pa
 @BOTH
 def test_a_second_training_in_one_trial_is_said(task):
     job = task()
-    with pytest.raises(fw.UsageError, match="has reported a training already: one training a trial"):
+    with pytest.raises(fw.UsageError, match="has reported a training already: one training per trial"):
         new_study(stopper=fw.Never()).optimize(lambda trial: [job(trial), job(trial)], trials=3)
 
 
 def test_a_total_that_xgboost_does_not_keep_to_is_said():
     job = XGBoost()
     train = lambda trial: job.train(XGBoost.settings, [job.callback(trial, total=3)])
-    with pytest.raises(fw.UsageError, match="total=3, and XGBoost goes on"):
+    with pytest.raises(fw.UsageError, match="total=3, but XGBoost continues"):
         new_study(stopper=fw.Never()).optimize(train, trials=3)
 
 

@@ -16,7 +16,7 @@ ray = pytest.importorskip("ray")
 from ray import tune  # noqa: E402
 
 from fairway.integrations.raytune import SamplerSearch, StopperScheduler, TerminatorStopper, report  # noqa: E402
-from fairway.integrations.raytune.results import TuneBridge  # noqa: E402
+from fairway.integrations.raytune.parts import TuneBridge  # noqa: E402
 from fairway.integrations.raytune.spaces import Table  # noqa: E402
 from tests.conftest import make_recording  # noqa: E402
 

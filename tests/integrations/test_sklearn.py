@@ -224,7 +224,7 @@ def test_groups_come_from_a_column_or_beside_the_data_and_agree():
         fair(group_scorer(gap)).fit(data, truth, sensitive_features=group[:100])
     with pytest.raises(fw.UsageError, match=r"gap needs the groups: group_scorer\(gap, column=...\), or fit"):
         fair(group_scorer(gap)).fit(data, truth)
-    with pytest.raises(fw.UsageError, match="no scorer takes them"):
+    with pytest.raises(fw.UsageError, match="no scorer takes sensitive_features"):
         fair(lambda model, data, truth: 0.0).fit(data, truth, sensitive_features=group)
 
 
@@ -321,8 +321,8 @@ def test_a_fold_with_one_class_is_left_out_where_the_score_needs_two():
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"scorers": None}, "the limit on 'leaves' has no scorer: scorers={'leaves': ...}"),
-        ({"constraints": ()}, "there is no limit on 'leaves'; there are none"),
+        ({"scorers": None}, "the constraint on 'leaves' has no scorer: scorers={'leaves': ...}"),
+        ({"constraints": ()}, "there is no constraint on 'leaves'; there are none"),
         ({"scorers": {"leaves": 3}}, "'leaves' is 3: a function of"),
         (
             {"space": {"max_dept": fw.Int(1, 3)}},
@@ -331,12 +331,12 @@ def test_a_fold_with_one_class_is_left_out_where_the_score_needs_two():
         ({"estimator": SVC()}, "SVC has no parameter 'max_depth'"),
         ({"trials": 0}, "trials=0: a whole number of at least 1"),
         ({"scoring": ["accuracy", "roc_auc"]}, "one score is expected, as a name or a function"),
-        ({"scorers": ["leaves"]}, r"scorers=\['leaves'\]: a scorer for each limit, by name, is expected"),
+        ({"scorers": ["leaves"]}, r"scorers=\['leaves'\]: a scorer for each constraint, by name, is expected"),
         ({"cv": []}, r"cv=\[\] gives no split"),
-        ({"cv": [(np.arange(50), np.arange(0))]}, "cv: split 0 has no rows to judge by"),
+        ({"cv": [(np.arange(50), np.arange(0))]}, "cv: split 0 has no rows to test on"),
         ({"scoring": lambda model, data, truth: "0.5"}, "'0.5' is no score: a number is expected"),
         ({"scoring": lambda model, data, truth: None}, "None is no score: a number is expected"),
-        ({"constraints": [fw.AtMost("score", 1)], "scorers": {"score": leaves}}, "a limit is called 'score'"),
+        ({"constraints": [fw.AtMost("score", 1)], "scorers": {"score": leaves}}, "a constraint is called 'score'"),
     ],
 )
 def test_what_does_not_fit_together_is_said(settings, sentence):

@@ -261,7 +261,7 @@ class TestRecording:
         with pytest.raises(fw.UsageError, match="there is no such recording"):
             fw.Recording.load(path)
         path.write_bytes(b"not an archive")
-        with pytest.raises(fw.UsageError, match="no recording that can be read"):
+        with pytest.raises(fw.UsageError, match="a recording is expected, but it cannot be read"):
             fw.Recording.load(path)
         self.save(path, seconds=None, offset=None)
         with pytest.raises(fw.UsageError, match="it lacks offset, seconds"):
@@ -273,7 +273,7 @@ class TestRecording:
         with pytest.raises(fw.UsageError, match="without a single step"):
             fw.Recording.load(path)
         self.save(path, total_steps=np.array([1, 2]))
-        with pytest.raises(fw.UsageError, match="do not belong together"):
+        with pytest.raises(fw.UsageError, match="seconds do not match"):
             fw.Recording.load(path)
 
     def test_a_recording_with_pickled_objects_runs_no_code(self, tmp_path):
@@ -284,7 +284,7 @@ class TestRecording:
         path = tmp_path / "r.npz"
         with path.open("wb") as file:
             np.savez(file, names=np.array([Bomb()], dtype=object))
-        with pytest.raises(fw.UsageError, match="no recording that can be read"):
+        with pytest.raises(fw.UsageError, match="a recording is expected, but it cannot be read"):
             fw.Recording.load(path)
 
 

@@ -1,26 +1,23 @@
-"""A study that follows a search which another tuner runs: the tuner owns the loop, and fairway rules on its reports.
+"""A study that follows a search run by another tuner: the tuner owns the loop, and fairway decides on its reports.
 
 Optuna's pruner and Ray Tune's scheduler, searcher and stopper each hold a bridge and keep only what is theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial
 from typing import Any, Generic, TypeVar
 
-from fairway.engine.log import Log
 from fairway.engine.trial import Trial
+from fairway.errors import UsageError
 from fairway.feasibility import Checkpoint
-from fairway.parameters import Int, Value
+from fairway.parameters import Choice, Int, Value
 from fairway.problem import Problem
 from fairway.samplers.random import Random
-from fairway.samplers.sampler import Sampler
 from fairway.space import Space
 from fairway.stoppers.never import Never
-from fairway.stoppers.stopper import Stopper
-from fairway.storage.memory import MemoryLog
 from fairway.study import Study
-from fairway.terminators.terminator import Terminator
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -30,39 +27,23 @@ _UNNAMED = Space({"number": Int(0, 2**31)})  # for configurations that only the 
 class Bridge(Generic[Key]):
     """A study in memory whose trials begin, report and end by the other tuner's own keys.
 
-    Without a `space`, the configurations stay with the other tuner. A bridge travels with its log when it is pickled;
-    trials that were running then have failed, and the other tuner begins them again.
+    Without a `space`, the configurations stay with the other tuner. `rules` are the `sampler`, `stopper` and
+    `terminator` of the study. A pickled bridge includes its log; trials that were running fail when it is unpickled,
+    and the other tuner begins them again.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        space: Space = _UNNAMED,
-        *,
-        sampler: Sampler | None = None,
-        stopper: Stopper | None = None,
-        terminator: Terminator | None = None,
-        seed: int | None = 0,
-    ) -> None:
-        self._rules = {"sampler": sampler or Random(), "stopper": stopper or Never(), "terminator": terminator}
-        self.problem = problem
+    def __init__(self, problem: Problem, space: Space = _UNNAMED, *, seed: int | None = 0, **rules: Any) -> None:
+        settings = {"sampler": Random(), "stopper": Never(), "seed": seed, **rules}
+        self.problem, self.study = problem, Study(space, problem.objective, problem.constraints, **settings)
         self.running: dict[Key, Trial] = {}
         self.ended: set[Key] = set()
-        self._open(space, MemoryLog(), seed)
-
-    def _open(self, space: Space, log: Log, seed: int | None) -> None:
-        objective, constraints = self.problem.objective, self.problem.constraints
-        self.study = Study(space, objective, constraints, storage=log, seed=seed, **self._rules)  # type: ignore[arg-type]
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = ("study", "running")
-        state = {name: value for name, value in vars(self).items() if name not in left_out}
-        return {**state, "opened": (self.study.space, self.study.log, self.study.seed)}
+        return {**vars(self), "study": reopened(self.study), "running": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        opened = state.pop("opened")
-        vars(self).update(state, running={})
-        self._open(*opened)
+        vars(self).update(state)
+        self.study = state["study"]()
         owner = self.study.owner
         for number in list(owner.ledger.running):
             owner.give_up(number, "the other tuner was restored without it", retry=0)
@@ -95,9 +76,25 @@ class Bridge(Generic[Key]):
         if trial is None:
             return
         why = trial.driver.reason if trial.driver.failed else failed or ("" if trial.last_step else "reported nothing")
-        if why:
-            self.study.tell(trial, failed=why)
-            return
-        if cut and not trial.stopped:
+        if cut and not why and not trial.stopped:
             trial.driver.cut(cut)
-        self.study.tell(trial)
+        self.study.tell(trial, failed=why or None)
+
+
+def reopened(study: Study) -> Callable[[], Study]:
+    """What opens a study again from its log: a study does not pickle, and a copy elsewhere would be another one."""
+    rules = {"sampler": study.sampler, "stopper": study.stopper, "terminator": study.terminator}
+    settings: dict[str, Any] = {**rules, "storage": study.log, "seed": study.seed}
+    return partial(Study, study.space, study.problem.objective, study.problem.constraints, **settings)
+
+
+def as_choice(options: Iterable[Any]) -> Choice | None:
+    """The options of another tuner's category as ours; None unless they are JSON scalars that can be told apart.
+
+    >>> as_choice(["a", "b"]), as_choice([(1, 2), (3, 4)])
+    (Choice(options=('a', 'b'), ordered=False, when=None), None)
+    """
+    try:
+        return Choice(list(options))
+    except UsageError:
+        return None

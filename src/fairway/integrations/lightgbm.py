@@ -33,16 +33,16 @@ def callback(
     valid: str | None = None,
     save_to: str | os.PathLike[str] | None = None,
 ) -> Callable[[lightgbm.callback.CallbackEnv], None]:
-    """Report each round to a trial, and end training where the trial is stopped; for `callbacks=[...]`.
+    """Report each round to a trial, and end training when the trial is stopped; for `callbacks=[...]`.
 
-    `metric` is LightGBM's name of what the study's objective is ("auc"), on the only validation set, or on the one
-    named `valid`. `constraints` maps each limit to a function of the booster and a number of rounds, such as
-    `lambda booster, rounds: eod(booster.predict(x, num_iteration=rounds))`. It is called only when that is worth its
-    price, maybe when training has ended, with the best round (DART has only its last). With `lightgbm.cv`, the mean
-    over folds is reported, and the function gets the `CVBooster`.
+    `metric` is LightGBM's name for the study's objective ("auc"), evaluated on the only validation set or on the one
+    named `valid`. `constraints` maps each constraint to a function of the booster and a number of rounds, such as
+    `lambda booster, rounds: eod(booster.predict(x, num_iteration=rounds))`. It is called only when the check is worth
+    its cost, maybe after training, with the best round (with DART, the last). With `lightgbm.cv`, the mean over folds
+    is reported, and the function gets the `CVBooster`.
 
-    A round that becomes the best of the study is saved in the folder `save_to`, one file a trial; `best_model` finds
-    it. An `early_stopping` beside this is welcome; it should look at the same metric, or it drops the best round.
+    A round that becomes the best of the study is saved in the folder `save_to`, one file per trial; `best_model` finds
+    it. LightGBM's `early_stopping` can run beside this if it watches the same metric; else it drops the best round.
 
     >>> import lightgbm, numpy as np, fairway as fw
     >>> from fairway.integrations.lightgbm import callback
@@ -56,22 +56,22 @@ def callback(
     ...     report = callback(trial, "auc", constraints={"kilobytes": size})
     ...     valid = data.create_valid(x[200:], y[200:])
     ...     return lightgbm.train({**settings, **trial.params}, data, 20, [valid], callbacks=[report])
-    >>> limits = [fw.AtMost("kilobytes", 12)]
-    >>> study = fw.Study({"num_leaves": fw.Int(2, 16)}, fw.Maximize("auc"), limits, seed=0)
+    >>> space, constraint = {"num_leaves": fw.Int(2, 16)}, fw.AtMost("kilobytes", 12)
+    >>> study = fw.Study(space, fw.Maximize("auc"), constraint, seed=0)
     >>> study.optimize(train, trials=5)
     >>> study.best.metrics["kilobytes"] <= 12
     True
     """
-    return _Callback(Rounds(_LIGHTGBM, trial, metric, constraints=constraints, valid=valid, save_to=save_to))
+    return _Callback(Rounds(_LIGHTGBM, trial, metric, constraints, valid, save_to))
 
 
 def best_model(
     study: Study, train: Callable[[Trial], Any], *, saved_in: str | os.PathLike[str] | None = None
 ) -> lightgbm.Booster | Any:
-    """The best model of a study, at the round that was best; a plain `predict` uses just its rounds.
+    """The best model of a study, at its best round; a plain `predict` uses exactly those rounds.
 
-    A booster from the folder `saved_in` (which was the callback's `save_to`) if it is there. Else what `train` returns
-    when it is run again: it is the function that was optimised, and returns its booster or fitted estimator.
+    If the folder `saved_in` (the callback's `save_to`) holds it, the booster is loaded from there. If not, `train` runs
+    again: it is the function that was optimised, and returns its booster or fitted estimator.
 
     >>> import lightgbm, numpy as np, fairway as fw
     >>> from fairway.integrations.lightgbm import best_model, callback
@@ -90,26 +90,30 @@ def best_model(
 
 
 class _Callback:
-    """Comes before LightGBM's own early stopping (order 30), which ends a round's callbacks when it ends training."""
+    """Runs before LightGBM's own early stopping (order 30), which skips later callbacks when it ends training."""
 
     def __init__(self, rounds: Rounds) -> None:
         self.order = 25  # LightGBM reads it from the instance
         self.before_iteration = False
         self._rounds = rounds
-        self._made = rounds.trial.driver.now()  # LightGBM calls it after the first round: this is as near its beginning
+        self._created = rounds.driver.now()  # the best guess of when training starts: the first call is after round 1
 
     def __call__(self, env: lightgbm.callback.CallbackEnv) -> None:
+        model: Any = env.model
         rounds, step = self._rounds, env.iteration - env.begin_iteration + 1
         if step == 1:
-            rounds.begin(env.end_iteration - env.begin_iteration, since=self._made)
-        if not rounds.over:
+            rounds.begin(env.end_iteration - env.begin_iteration, since=self._created)
+        if not rounds.driver.is_over:
             found = [_evaluated(*each[:4]) for each in env.evaluation_result_list or ()]
-            training = {each.data for each in found} - _validation(env.model)
-            stop = rounds.report(env.model, step, found, training=training, lasting=not _is_dart(env.params))
-            if not stop and (not rounds.over or env.iteration + 1 == env.end_iteration):
+            validation = {"valid"} if _is_cv(model) else set(model.name_valid_sets)
+            training = {each.data for each in found} - validation  # which LightGBM may evaluate too
+            # DART rescales earlier trees as it adds new ones.
+            lasting = all(env.params.get(alias) != "dart" for alias in ("boosting", "boosting_type", "boost"))
+            stop = rounds.report(model, step, found, training=training, lasting=lasting)
+            if not stop and (not rounds.driver.is_over or env.iteration + 1 == env.end_iteration):
                 return
-        # LightGBM drops the rounds after the best: the present one, since a check to come may look at any.
-        raise lightgbm.callback.EarlyStopException(_count(env.model) - 1, env.evaluation_result_list or [])
+        # LightGBM drops the rounds after the best one; name the current one, since a later check may need any.
+        raise lightgbm.callback.EarlyStopException(_count(model) - 1, env.evaluation_result_list or [])
 
 
 def _evaluated(data: str, metric: str, value: float, higher_is_better: bool) -> Evaluated:
@@ -122,18 +126,8 @@ def _is_cv(model: Any) -> bool:
     return isinstance(model, lightgbm.CVBooster)
 
 
-def _validation(model: Any) -> set[str]:
-    """The names of the validation sets; LightGBM may evaluate the training set too."""
-    return {"valid"} if _is_cv(model) else set(model.name_valid_sets)
-
-
-def _is_dart(params: Mapping[str, Any]) -> bool:
-    """DART rescales earlier trees as it adds new ones."""
-    return any(params.get(alias) == "dart" for alias in ("boosting", "boosting_type", "boost"))
-
-
 def _count(model: Any) -> int:
-    """Fewer than were trained where a round found nothing to split."""
+    """Fewer than were trained if a round found nothing to split."""
     count = model.current_iteration()
     return int(count[0] if _is_cv(model) else count)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from fairway.checks import whole
@@ -16,7 +15,6 @@ from fairway.engine.trial import Trial
 from fairway.errors import MissingDependency, UsageError
 from fairway.integrations import boosting
 from fairway.integrations.boosting import Evaluated, Measure, Rounds
-from fairway.runners.rebuild import Again
 from fairway.study import Study
 
 try:
@@ -26,7 +24,7 @@ except ImportError:
 
 __all__ = ["best_model", "callback"]
 
-_TRAINING = {"train", "training", "dtrain"}  # what training sets are called; XGBoost does not say which one it is
+_TRAINING = {"train", "training", "dtrain"}  # names of training sets; XGBoost does not say which it is
 _HIGHER = {"auc", "aucpr", "map", "ndcg", "pre", "interval-regression-accuracy"}
 _LOWER = {
     *("rmse", "rmsle", "mae", "mape", "mphe", "logloss", "error", "merror", "mlogloss", "quantile", "expectile"),
@@ -43,16 +41,16 @@ def callback(
     total: int | None = None,
     save_to: str | os.PathLike[str] | None = None,
 ) -> xgboost.callback.TrainingCallback:
-    """Report each round to a trial, and end training where the trial is stopped; for `callbacks=[...]`.
+    """Report each round to a trial, and end training when the trial is stopped; for `callbacks=[...]`.
 
-    `metric` is XGBoost's name of what the study's objective is ("auc"), on the only data set that is not called
-    "train", or on the one named `valid`. `constraints` maps each limit to a function of the booster and a number of
-    rounds, such as `lambda booster, rounds: eod(booster.predict(data, iteration_range=(0, rounds)))`. It is called only
-    when that is worth its price. XGBoost does not say how many rounds are to come: `total` does, and lets a dear check
-    wait for the end, when it looks at the best round (DART and linear boosters have only their last).
+    `metric` is XGBoost's name for the study's objective ("auc"), evaluated on the only data set not called "train" or
+    on the one named `valid`. `constraints` maps each constraint to a function of the booster and a number of rounds,
+    such as `lambda booster, rounds: eod(booster.predict(data, iteration_range=(0, rounds)))`. It is called only when
+    the check is worth its cost. XGBoost does not say how many rounds it plans; `total` does, so that an expensive check
+    can wait for the end and measure the best round (with DART and linear boosters, the last).
 
-    A round that becomes the best of the study is saved in the folder `save_to`, one file a trial; `best_model` finds
-    it. XGBoost's own early stopping may go beside this.
+    A round that becomes the best of the study is saved in the folder `save_to`, one file per trial; `best_model` finds
+    it. XGBoost's own early stopping can run beside this.
 
     >>> import xgboost, numpy as np, fairway as fw
     >>> from fairway.integrations.xgboost import callback
@@ -65,25 +63,23 @@ def callback(
     ...     settings = {"objective": "binary:logistic", "eval_metric": "auc", "nthread": 1, **trial.params}
     ...     report = callback(trial, "auc", constraints={"kilobytes": size}, total=20)
     ...     return xgboost.train(settings, data, 20, evals=[(valid, "valid")], verbose_eval=False, callbacks=[report])
-    >>> limits = [fw.AtMost("kilobytes", 15)]
-    >>> study = fw.Study({"max_depth": fw.Int(1, 6)}, fw.Maximize("auc"), limits, seed=0)
+    >>> space, constraint = {"max_depth": fw.Int(1, 6)}, fw.AtMost("kilobytes", 15)
+    >>> study = fw.Study(space, fw.Maximize("auc"), constraint, seed=0)
     >>> study.optimize(train, trials=5)
     >>> study.best.metrics["kilobytes"] <= 15
     True
     """
     total = None if total is None else whole(total, "total")
-    return _Callback(
-        Rounds(_XGBOOST, trial, metric, constraints=constraints, valid=valid, save_to=save_to), total=total
-    )
+    return _Callback(Rounds(_XGBOOST, trial, metric, constraints, valid, save_to), total)
 
 
 def best_model(
     study: Study, train: Callable[[Trial], Any], *, saved_in: str | os.PathLike[str] | None = None
 ) -> xgboost.Booster | Any:
-    """The best model of a study, at the round that was best; a plain `predict` uses just its rounds.
+    """The best model of a study, at its best round; a plain `predict` uses exactly those rounds.
 
-    A booster from the folder `saved_in` (which was the callback's `save_to`) if it is there. Else what `train` returns
-    when it is run again: it is the function that was optimised, and returns its booster or fitted estimator.
+    If the folder `saved_in` (the callback's `save_to`) holds it, the booster is loaded from there. If not, `train` runs
+    again: it is the function that was optimised, and returns its booster or fitted estimator.
 
     >>> import xgboost, numpy as np, fairway as fw
     >>> from fairway.integrations.xgboost import best_model, callback
@@ -102,11 +98,9 @@ def best_model(
 
 
 class _Callback(xgboost.callback.TrainingCallback):
-    def __init__(self, rounds: Rounds, *, total: int | None) -> None:
+    def __init__(self, rounds: Rounds, total: int | None) -> None:
         super().__init__()
-        self._rounds = rounds
-        self._total = total
-        self._lasting = True
+        self._rounds, self._total, self._lasting = rounds, total, True
 
     def before_training(self, model: Any) -> Any:
         self._rounds.begin(self._total)
@@ -115,14 +109,16 @@ class _Callback(xgboost.callback.TrainingCallback):
     def after_iteration(self, model: Any, epoch: int, evals_log: Mapping[str, Mapping[str, list[Any]]]) -> bool:
         rounds = self._rounds
         if epoch == 0:
-            self._lasting = _is_lasting(model)
+            # DART rescales earlier trees, and a linear booster changes its weights.
+            config = json.loads((model.cvfolds[0].bst if _is_cv(model) else model).save_config())
+            self._lasting = config["learner"]["gradient_booster"]["name"] == "gbtree"
         elif rounds.cut:
             return True
-        elif rounds.over:
-            raise UsageError(f"total={self._total}, and XGBoost goes on: give it the same number of rounds")
+        elif rounds.driver.is_over:
+            raise UsageError(f"total={self._total}, but XGBoost continues: give it the same number of rounds")
         stop = rounds.report(model, epoch + 1, _evaluated(evals_log), training=_TRAINING, lasting=self._lasting)
         stop = stop or rounds.cut
-        if stop and (isinstance(rounds.trial.driver, Again) or model.attr("best_iteration") is None):
+        if stop and (rounds.rebuilds or model.attr("best_iteration") is None):
             # What estimators predict with, and what EarlyStopping(save_best=True) keeps.
             model.set_attr(best_iteration=str(_count(model) - 1), best_score=str(rounds.value))
         return stop
@@ -140,26 +136,14 @@ def _is_cv(model: Any) -> bool:
     return hasattr(model, "cvfolds")
 
 
-def _is_lasting(model: Any) -> bool:
-    """Whether earlier rounds stay as they are: DART rescales its trees, a linear booster changes its weights."""
-    booster = model.cvfolds[0].bst if _is_cv(model) else model
-    return bool(json.loads(booster.save_config())["learner"]["gradient_booster"]["name"] == "gbtree")
-
-
 def _count(model: Any) -> int:
     return int(model.num_boosted_rounds())
 
 
 def _dump(model: Any, rounds: int) -> bytes:
     if _is_cv(model):
-        raise UsageError("save_to: xgboost.cv trains a model a fold, and none that could be saved")
-    if rounds < _count(model):
-        model = model[:rounds]
-    return bytes(model.save_raw("ubj"))
+        raise UsageError("save_to: xgboost.cv trains one model per fold, and none that could be saved")
+    return bytes((model[:rounds] if rounds < _count(model) else model).save_raw("ubj"))
 
 
-def _load(path: Path) -> Any:
-    return xgboost.Booster(model_file=path)
-
-
-_XGBOOST = boosting.Library("XGBoost", ".ubj", _count, _dump, _load)
+_XGBOOST = boosting.Library("XGBoost", ".ubj", _count, _dump, lambda path: xgboost.Booster(model_file=path))

@@ -1,4 +1,4 @@
-"""What running a user's function on a trial comes to, whichever process or thread it runs in."""
+"""Runs a user's function on a trial, in whichever process or thread."""
 
 from __future__ import annotations
 
@@ -15,30 +15,21 @@ from fairway.problem import Problem
 
 def evaluate(function: Callable[[Trial], Any], trial: Trial) -> tuple[Status, str]:
     """Run a function on a trial to its end: how it ended, and why."""
-    return trial.driver.finish(_metrics(trial, function(trial)))
-
-
-def _metrics(trial: Trial, result: Any) -> Mapping[str, Any] | None:
-    """What a function returned, as metrics by name."""
-    metrics = trial.problem.metrics
-    if result is None:
-        if not trial.last_step and not trial.stopped:
-            wanted = ", ".join(f"{metric!r}: ..." for metric in metrics)
-            raise UsageError(
-                f"trial {trial.number} reported nothing and returned nothing: return {{{wanted}}} or report"
-            )
-        return None
+    result, metrics = function(trial), trial.problem.metrics
     if trial.last_step or trial.stopped:
-        if is_measured(trial.problem, result):
+        if result is not None and is_measured(trial.problem, result):
             raise UsageError(
                 f"trial {trial.number} reported its steps and returned {result!r}; "
                 "a loop that reports returns nothing, or its model"
             )
-        return None
+        return trial.driver.finish()
+    if result is None:
+        wanted = ", ".join(f"{metric!r}: ..." for metric in metrics)
+        raise UsageError(f"trial {trial.number} reported nothing and returned nothing: return {{{wanted}}} or report")
     if isinstance(result, Mapping):
-        return result
+        return trial.driver.finish(result)
     if len(metrics) == 1 and is_measured(trial.problem, result):
-        return {metrics[0]: result}
+        return trial.driver.finish({metrics[0]: result})
     raise UsageError(
         f"the function returned {result!r}: a dict with {', '.join(metrics)} is expected, or reports on the way"
     )
@@ -52,7 +43,7 @@ def is_measured(problem: Problem, result: Any) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """An exception as a trial's reason: its kind, its text, and what was noted on it.
+    """An exception as a trial's reason: its class, its text, and the notes added to it.
 
     >>> describe(ValueError("no such solver"))
     'ValueError: no such solver'

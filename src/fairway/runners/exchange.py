@@ -1,8 +1,8 @@
-"""One thread that hears every worker of a run, writes what they say, and passes on what the others wrote.
+"""One thread that hears every worker of a run, writes what they report, and passes on what the others wrote.
 
-What came in at one look is written in one transaction, however many workers it came from. A worker that is slow to take
-in its news waits for the rest of them. The others wait for it only where one event alone is more than its connection
-holds, and no longer than it lives.
+What arrived at one look is written in one transaction, from however many workers. A worker that is slow to read its
+news gets the rest later. Others wait for it only if a single event is larger than its connection's buffer, and no
+longer than it lives.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fairway.runners.worker import Batches, Done, News
 
 
 class Line:
-    """The connection to one worker, with its number, and what it says that is for its hand."""
+    """The connection to one worker, with its number, and the inbox of its hand."""
 
     def __init__(self, connection: Connection, worker: int) -> None:
         self.worker = worker
@@ -34,16 +34,14 @@ class Line:
         self._outgoing.register(connection, select.POLLOUT)
 
     def fileno(self) -> int:
-        """For selectors."""
         return self._connection.fileno()
 
     def send(self, message: Any) -> None:
-        """Send, from whichever thread."""
         with self._sending:
             self._connection.send(message)
 
     def receive(self) -> list[Any]:
-        """All that has come; what came before a worker died counts, and that it did is heard at the next look."""
+        """All messages that have arrived; if the worker died after them, the next call raises."""
         messages = [self._connection.recv()]
         with contextlib.suppress(EOFError, OSError):
             while self._connection.poll():
@@ -57,7 +55,7 @@ class Line:
 
 
 class Exchange:
-    """The thread, which begins with the first line and ends with the last one."""
+    """The thread; it starts with the first line and ends with the last."""
 
     def __init__(self, owner: Owner) -> None:
         self._journal = owner.journal
@@ -67,7 +65,6 @@ class Exchange:
         self._thread: threading.Thread | None = None
 
     def add(self, line: Line) -> None:
-        """Serve a line too."""
         with self._lock:
             self._lines.add(line)
             self._selector.register(line, selectors.EVENT_READ, line)
@@ -76,7 +73,7 @@ class Exchange:
                 self._thread.start()
 
     def remove(self, line: Line) -> None:
-        """Serve a line no more: it may be closed now."""
+        """Stop serving a line, so that it can be closed."""
         with self._lock:
             self._forget(line)
 
@@ -105,7 +102,7 @@ class Exchange:
                         line.inbox.put(error)
 
     def hear(self, lines: Sequence[Line]) -> None:
-        """Write what lines say, then hand on which trials are done."""
+        """Write what lines report, then tell their hands which trials are done."""
         batches: list[Reported] = []
         done: list[tuple[Line, Done]] = []
         for line in lines:
@@ -126,12 +123,12 @@ class Exchange:
             line.inbox.put(message)
 
     def tell(self, lines: Iterable[Line]) -> None:
-        """Pass on what each line's worker has not seen."""
+        """Send each worker what it has not seen."""
         roster = self._journal.roster
         self._journal.follow()
         for line in lines:
             if roster.has_news(line.worker) and line.is_free:
                 with self._journal.lock:
                     news = News(*roster.news(line.worker, self._journal.position))
-                with contextlib.suppress(OSError):  # that it is gone is heard when it is read
+                with contextlib.suppress(OSError):  # its death is noticed when it is read
                     line.send(news)

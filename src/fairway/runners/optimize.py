@@ -1,23 +1,23 @@
-"""What `Study.optimize` does: hands of the wanted kind, one for each worker, which run trials until the run is over."""
+"""What `Study.optimize` does: one hand per worker, each of which runs trials until the run is over."""
 
 from __future__ import annotations
 
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from fairway.checks import whole
+from fairway.engine.interrupts import uninterrupted
 from fairway.engine.owner import Owner
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
-from fairway.runners.evaluate import describe
-from fairway.runners.local import LocalHand
+from fairway.runners.evaluate import describe, evaluate
 from fairway.runners.progress import show
-from fairway.runners.run import Hand, Run, write_down
+from fairway.runners.run import Hand, Outcome, Run, write_down
 
-_MOMENT_SECONDS = 1.0  # for writing down that trials were interrupted, when nothing else is waited for
+_MOMENT_SECONDS = 1.0  # to write down that trials were interrupted, after a second Ctrl-C
 
 Backend: TypeAlias = Literal["process", "thread", "ray"]
 
@@ -26,30 +26,37 @@ def run(
     owner: Owner,
     function: Callable[[Trial], Any],
     *,
-    trials: int | None,
-    timeout: float | None,
-    trial_timeout: float | None,
     workers: int,
     backend: Backend | None,
     resources: Mapping[str, float] | None,
     address: str | None,
-    retry: int,
-    catch: type[Exception] | tuple[type[Exception], ...],
     progress: bool | None,
+    **limits: Any,
 ) -> None:
-    """What `Study.optimize` does."""
+    """What `Study.optimize` does; `limits` are the arguments of `Run`."""
     if not callable(function):
         raise UsageError(f"optimize({function!r}): a function that takes a trial is expected")
-    this = Run(owner, trials=trials, timeout=timeout, trial_timeout=trial_timeout, retry=retry, catch=catch)
-    this.hands = _hands(
-        owner,
-        this,
-        function,
-        workers=whole(workers, "workers"),
-        backend=backend,
-        resources=resources,
-        address=address,
-    )
+    this = Run(owner, **limits)
+    workers = whole(workers, "workers")
+    if backend not in (None, "process", "thread", "ray"):
+        raise UsageError(f"backend={backend!r}: 'process', 'thread' or 'ray' is expected")
+    if backend != "ray" and (resources is not None or address is not None):
+        raise UsageError("resources= and address= are for backend='ray'")
+    workers = workers if this.trials is None else min(workers, this.trials)
+    if backend == "thread" or backend is None and workers == 1:
+        this.hands = [LocalHand(owner, this, function) for _ in range(workers)]
+    else:
+        from fairway.runners.exchange import Exchange  # noqa: PLC0415 - only for workers elsewhere
+        from fairway.runners.remote import ProcessHand, pack  # noqa: PLC0415
+
+        packed, exchange = pack((function, this.catch)), Exchange(owner)
+        if backend == "ray":
+            from fairway.runners.ray import Cluster, RayHand  # noqa: PLC0415 - optional
+
+            cluster = Cluster(address, resources, packed)
+            this.hands = [RayHand(owner, this, exchange, cluster) for _ in range(workers)]
+        else:
+            this.hands = [ProcessHand(owner, this, exchange, packed, workers) for _ in range(workers)]
     with show(owner, this.trials, progress):
         try:
             if len(this.hands) == 1 and backend is None:
@@ -64,46 +71,63 @@ def run(
     owner.end(this.reason)
 
 
-def _hands(
-    owner: Owner,
-    this: Run,
-    function: Callable[[Trial], Any],
-    *,
-    workers: int,
-    backend: Backend | None,
-    resources: Mapping[str, float] | None,
-    address: str | None,
-) -> Sequence[Hand]:
-    if backend not in (None, "process", "thread", "ray"):
-        raise UsageError(f"backend={backend!r}: 'process', 'thread' or 'ray' is expected")
-    if backend != "ray" and (resources is not None or address is not None):
-        raise UsageError("resources= and address= are for backend='ray'")
-    if this.trials is not None:
-        workers = min(workers, this.trials)
-    if backend == "thread" or backend is None and workers == 1:
-        return [LocalHand(owner, this, function) for _ in range(workers)]
-    from fairway.runners.exchange import Exchange  # noqa: PLC0415 - only where workers are elsewhere
-    from fairway.runners.remote import pack  # noqa: PLC0415
+class LocalHand(Hand):
+    """Runs trials in this process, in whichever thread."""
 
-    packed = pack(function, this.catch)
-    exchange = Exchange(owner)
-    if backend == "ray":
-        from fairway.runners.ray import Cluster, RayHand  # noqa: PLC0415 - optional
+    def __init__(self, owner: Owner, this: Run, function: Callable[[Trial], Any]) -> None:
+        self._owner, self._run, self._function = owner, this, function
+        self._trial: Trial | None = None
 
-        cluster = Cluster(address, resources, packed)
-        return [RayHand(owner, this, exchange, cluster) for _ in range(workers)]
-    from fairway.runners.process import ProcessHand  # noqa: PLC0415
+    def run_one(self) -> Outcome:
+        owner, this, trial = self._owner, self._run, None
+        try:
+            with uninterrupted():
+                self._trial = trial = owner.ask()
+                trial.driver.expire(*this.left())
+                if this.ending:  # that came while the trial was asked for
+                    self.cut()
+            status, reason = evaluate(self._function, trial)
+            if this.ending and status != "completed":
+                status, reason = "failed", this.ending
+            with uninterrupted():
+                owner.close(trial, status, reason)
+        except BaseException as error:
+            if trial is None:
+                raise
+            why = "interrupted" if isinstance(error, KeyboardInterrupt) else this.ending or describe(error)
+            with uninterrupted():
+                if trial.status == "running":
+                    write_down(owner.close, trial, "failed", why)
+            if this.ending:
+                return Outcome(trial.number, failed=True)
+            return Outcome(trial.number, failed=True, error=error, caught=isinstance(error, this.catch))
+        return Outcome(trial.number, failed=trial.status == "failed")
 
-    return [ProcessHand(owner, this, exchange, packed, workers) for _ in range(workers)]
+    def cut(self) -> None:
+        """End the trial at its next report."""
+        if self._trial is not None:
+            self._trial.driver.expire(-1.0, self._run.ending)
+
+    def abandon(self) -> None:
+        """End the trial now; the function continues until its next report, which is refused."""
+        if self._trial is not None and self._trial.status == "running":
+            write_down(self._owner.close, self._trial, "failed", self._run.ending)
+
+    def close(self) -> None:
+        """Nothing is left open."""
 
 
 def _work_together(this: Run) -> None:
-    """Have each hand work in a thread of its own until all are done; the first Ctrl-C ends it soon, the second now."""
+    """Have each hand work in its own thread until all are done; the first Ctrl-C ends it soon, the second at once."""
 
     def work(hand: Hand) -> None:
-        with contextlib.suppress(BaseException):  # the first one is kept, and raised again in the main thread
+        with contextlib.suppress(BaseException):  # the run keeps the first one, which is raised in the main thread
             this.work(hand)
         finished.put(hand)
+
+    def wait(seconds: float | None = None) -> None:
+        while working:
+            working.remove(finished.get(timeout=seconds))
 
     finished: queue.SimpleQueue[Hand] = queue.SimpleQueue()  # Thread.join forgets a thread when it is interrupted
     working: set[Hand] = set()
@@ -111,19 +135,16 @@ def _work_together(this: Run) -> None:
         for i, hand in enumerate(this.hands):
             working.add(hand)
             threading.Thread(target=work, args=(hand,), name=f"fairway worker {i}", daemon=True).start()
-        while working:
-            working.remove(finished.get())
+        wait()
     except KeyboardInterrupt:
         this.stop("interrupted")
         try:
-            while working:
-                working.remove(finished.get())
+            wait()
         except KeyboardInterrupt:
             for hand in working:
                 hand.abandon()
             with contextlib.suppress(queue.Empty):
-                while working:
-                    working.remove(finished.get(timeout=_MOMENT_SECONDS))
+                wait(_MOMENT_SECONDS)
         raise
     if this.error is not None:
         raise this.error

@@ -1,25 +1,25 @@
-"""Live progress: trials done, running, stopped and why, the best feasible one, constraint checks paid and saved."""
+"""Live progress: trials done, running, stopped and why, the best feasible one, checks paid and saved."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fairway.engine.owner import Owner
 from fairway.text import shown
 
-_PLAIN_SECONDS = 5.0  # between lines where nobody watches live
+_PLAIN_SECONDS = 5.0  # between plain lines
 _SHOWN = 16  # running trials, at most
 
 
 @contextmanager
 def show(owner: Owner, trials: int | None, wanted: bool | None) -> Iterator[None]:
-    """Show progress inside the block: a few live lines in a terminal, a plain line every few seconds elsewhere.
+    """Show progress during the block: live lines in a terminal, a plain line every few seconds elsewhere.
 
-    `trials` is how many this run will make; `wanted` None: only in a terminal.
+    `trials` is the number that this run will make; `wanted=None` means only in a terminal.
     """
     terminal = sys.stderr is not None and sys.stderr.isatty()
     if wanted is False or sys.stderr is None or (wanted is None and not terminal):
@@ -42,7 +42,15 @@ def show(owner: Owner, trials: int | None, wanted: bool | None) -> Iterator[None
             yield
         return
     done = threading.Event()
-    printer = threading.Thread(target=_print_lines, args=(lines, done), daemon=True)
+
+    def print_lines() -> None:
+        over = False
+        while not over:
+            over = done.wait(_PLAIN_SECONDS)
+            sys.stderr.write(" | ".join(lines()[:2]) + "\n")
+            sys.stderr.flush()
+
+    printer = threading.Thread(target=print_lines, daemon=True)
     printer.start()
     try:
         yield
@@ -51,44 +59,30 @@ def show(owner: Owner, trials: int | None, wanted: bool | None) -> Iterator[None
         printer.join()
 
 
-def _print_lines(lines: Callable[[], list[str]], done: threading.Event) -> None:
-    over = False
-    while not over:
-        over = done.wait(_PLAIN_SECONDS)
-        sys.stderr.write(" | ".join(lines()[:2]) + "\n")
-        sys.stderr.flush()
-
-
 def _finished(owner: Owner) -> int:
     return sum(owner.counts.values()) - owner.counts["running"]
 
 
 def describe(owner: Owner, trials: int | None, seconds: float, *, before: int = 0) -> list[str]:
-    """Where a run stands: how many trials; the best one and the checks; the last verdict, stop, failure; what runs."""
-    counts, referee, ledger = owner.counts, owner.referee, owner.ledger
+    """How far a run is: its trials; the best one and the checks; the last verdict, stop and failure; what runs."""
+    counts, referee, ledger, best = owner.counts, owner.referee, owner.ledger, owner.best
     done = _finished(owner) - before
     tally = [f"{done}{'' if trials is None else f'/{trials}'} trial{'s' * (done != 1)} in {seconds:.0f} s"]
     tally += [f"{before} earlier"] if before else []
-    tally += [
-        f"{counts[status]} {status}" for status in ("running", "completed", "stopped", "failed") if counts[status]
-    ]
-    tally.append(f"seed {owner.seed}")
-    best = owner.best
-    if best is None:
-        state = ["nothing feasible yet" if owner.problem.constraints else "nothing measured yet"]
-    else:
+    tally += [f"{counts[each]} {each}" for each in ("running", "completed", "stopped", "failed") if counts[each]]
+    state = ["nothing feasible yet" if owner.problem.constraints else "nothing measured yet"]
+    if best is not None:
         state = ["best " + ", ".join(f"{name} {value:.4g}" for name, value in best.metrics.items())]
     if owner.problem.constraints:
         state.append(f"checks {sum(referee.checks):,} paid, {sum(referee.saved):,} saved")
-    lines = [", ".join(tally), "; ".join(state)]
-    lines += [f"last verdict: {ledger.verdicts[-1].reason}"] if ledger.verdicts else []
-    lines += [f"last stop: {ledger.last_stop}"] if ledger.last_stop else []
-    lines += [f"last failure: {ledger.last_failure}"] if ledger.last_failure else []
-    return lines + _describe_running(owner)
+    lines = [", ".join([*tally, f"seed {owner.seed}"]), "; ".join(state)]
+    verdict = ledger.verdicts[-1].reason if ledger.verdicts else ""
+    last = {"verdict": verdict, "stop": ledger.last_stop, "failure": ledger.last_failure}
+    return [*lines, *(f"last {what}: {why}" for what, why in last.items() if why), *_describe_running(owner)]
 
 
 def _describe_running(owner: Owner) -> list[str]:
-    """Where each running trial stands, if there are several."""
+    """How far each running trial is, if there are several."""
     with owner.lock:
         running = sorted(owner.ledger.running.items())
     if len(running) < 2:  # noqa: PLR2004 - one is no crowd

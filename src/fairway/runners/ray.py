@@ -1,8 +1,8 @@
 """Workers that are Ray actors, on this machine or anywhere in a cluster.
 
-Ray places them, counts their resources and notices when they die. What they say goes by a connection of its own from
-the owner to each of them, as between processes: a batch costs microseconds there and most of a millisecond as a call
-of an actor. Both sides of a connection prove that they know a key, which travels with the actor.
+Ray places them, counts their resources and notices when they die. Each talks to the owner by its own connection, as
+processes do: a batch costs microseconds there, and most of a millisecond as a call of an actor. Both sides of a
+connection prove that they know a key, which is sent with the actor.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
@@ -34,13 +34,13 @@ except ImportError:
     raise MissingDependency("backend='ray' needs Ray: pip install 'fairway[ray]'") from None
 
 _CALL_SECONDS = 3.0  # for a cluster to answer at its address
-_ROOM_SECONDS = 10.0  # after which it is said that a worker waits for room
-_SILENT_MS = 30_000  # after which a peer that acknowledges nothing is given up
+_ROOM_SECONDS = 10.0  # before a warning that a worker waits for room
+_SILENT_MS = 30_000  # before a peer that acknowledges nothing counts as dead
 _OPTIONS = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 
 
 class Cluster:
-    """The Ray cluster of one run, and what each of its workers asks of it."""
+    """The Ray cluster of one run, and the resources that each worker needs."""
 
     def __init__(self, address: str | None, resources: Mapping[str, float] | None, function: bytes) -> None:
         self.resources = dict(resources) if isinstance(resources, Mapping) else {"CPU": 1}
@@ -48,7 +48,8 @@ class Cluster:
         if odd or not isinstance(resources, Mapping | None):
             raise UsageError(f"resources={resources!r}: amounts by name are expected, as in {{'CPU': 1, 'GPU': 0.25}}")
         own = _connect(address)
-        if own and not any(_fits(self.resources, node["Resources"]) for node in ray.nodes()):
+        wanted = self.resources.items()
+        if own and not any(all(n <= node["Resources"].get(name, 0) for name, n in wanted) for node in ray.nodes()):
             raise UsageError(f"resources={self.resources}: this machine has {_readable(ray.cluster_resources())}")
         self.function = ray.put(function)  # once for each machine, however many workers it has
         options: dict[str, Any] = {_OPTIONS[name]: n for name, n in self.resources.items() if name in _OPTIONS}
@@ -57,10 +58,11 @@ class Cluster:
 
 
 def _connect(address: str | None) -> bool:
-    """Be connected to a cluster: to that at the address, the one at hand, or one started here; whether it was."""
+    """Connect to the cluster at the address, to the one at hand, or to one started here; whether it was started."""
     if ray.is_initialized():
         here = ray.get_runtime_context().gcs_address
-        if address not in (None, "auto") and not _is_same(address, here):
+        (host, _, port), (own, _, own_port) = (address or here).rpartition(":"), here.rpartition(":")
+        if address not in (None, "auto") and (port != own_port or host not in (own, "localhost", "127.0.0.1")):
             raise UsageError(
                 f"address={address!r}: this process is connected to {here}; leave address= out, or call ray.shutdown()"
             )
@@ -85,15 +87,6 @@ def _connect(address: str | None) -> bool:
     return address is None
 
 
-def _is_same(address: str, here: str) -> bool:
-    (host, _, port), (own, _, own_port) = address.rpartition(":"), here.rpartition(":")
-    return port == own_port and host in (own, "localhost", "127.0.0.1")
-
-
-def _fits(wanted: Mapping[str, float], there: Mapping[str, float]) -> bool:
-    return all(amount <= there.get(name, 0.0) for name, amount in wanted.items())
-
-
 def _readable(resources: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {amount:g}" for name, amount in sorted(resources.items()) if ":" not in name) or "nothing"
 
@@ -108,7 +101,7 @@ class RayHand(RemoteHand):
         super().__init__(owner, run, exchange)
         self._cluster = cluster
         self._actor: Any = None
-        self._serving: Any = None  # the reference that is there once the actor ends, well or not
+        self._serving: Any = None  # resolves when the actor ends, well or not
 
     def _launch(self) -> Connection | None:
         key = secrets.token_bytes(32)
@@ -116,7 +109,7 @@ class RayHand(RemoteHand):
         place = self._actor.listen.remote()
         began, told = time.monotonic(), False
         while not ray.wait([place], timeout=NEWS_SECONDS)[0]:
-            if not self._run.goes_on:
+            if not self._run.continues:
                 return None
             if not told and time.monotonic() - began > _ROOM_SECONDS:
                 told = True
@@ -142,10 +135,9 @@ class RayHand(RemoteHand):
     def _interrupt(self) -> None:
         assert self._connection is not None
         with _socket(self._connection) as line:
-            line.shutdown(socket.SHUT_RDWR)  # a worker whose owner is gone interrupts its trial
+            line.shutdown(socket.SHUT_RDWR)  # a worker without an owner interrupts its trial
 
     def abandon(self) -> None:
-        """End the actor at once."""
         if self._actor is not None:
             ray.kill(self._actor)
 
@@ -167,7 +159,7 @@ class RayHand(RemoteHand):
 
 
 def _how(error: Exception) -> str:
-    """How an actor ended, from Ray's many words."""
+    """How an actor ended, from Ray's long message."""
     text = str(error)
     found = re.search(r"because (.+?)(?:\.\s|\.?$)", text, re.MULTILINE)
     return found[1] if found else (text.strip().splitlines() or [type(error).__name__])[-1]
@@ -180,7 +172,7 @@ class _Actor:
         self._key = key
 
     def listen(self) -> tuple[str, int]:
-        """Wait for the owner at an address of this machine that the cluster knows."""
+        """Listen for the owner at an address of this machine that the cluster knows."""
         self._listener = Listener((ray.util.get_node_ip_address(), 0), authkey=self._key)
         host, port = self._listener.address
         return str(host), int(port)
@@ -189,7 +181,7 @@ class _Actor:
         """Run trials until the owner has no more."""
         with self._listener:
             while True:
-                with contextlib.suppress(AuthenticationError, OSError, EOFError):  # of somebody who has lost his way
+                with contextlib.suppress(AuthenticationError, OSError, EOFError):  # of a stranger
                     connection = self._listener.accept()
                     break
         _tune(connection)
@@ -201,18 +193,13 @@ class _Actor:
             connection.close()
 
 
-@contextlib.contextmanager
-def _socket(connection: Connection) -> Iterator[socket.socket]:
-    """The socket of a connection, for settings."""
-    line = socket.socket(fileno=os.dup(connection.fileno()))
-    try:
-        yield line
-    finally:
-        line.close()
+def _socket(connection: Connection) -> socket.socket:
+    """The socket of a connection, for its settings; closing it leaves the connection open."""
+    return socket.socket(fileno=os.dup(connection.fileno()))
 
 
 def _tune(connection: Connection) -> None:
-    """Send small messages at once; notice a machine that vanished without a word."""
+    """Send small messages at once; notice a machine that vanished silently."""
     with _socket(connection) as line:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

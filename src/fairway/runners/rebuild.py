@@ -1,46 +1,33 @@
-"""Training the best configuration again, to the very step that was best: from what a study found to a model.
+"""Trains the best configuration again, up to its best step: from what a study found to a model.
 
-A study keeps numbers, not models. A function that reports on the way and returns its model can be run once more with
-the same parameters and seed; its reports are listened to, and end it where the best checkpoint was.
+A study keeps numbers, not models. A function that reports on the way and returns its model can run once more with the
+same parameters and seed; its reports are heard, and end it at the best checkpoint.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from fairway.engine.clock import WallClock
 from fairway.engine.decision import Decision
 from fairway.engine.driver import Driver
 from fairway.engine.measurement import Observation
+from fairway.engine.record import Best
 from fairway.engine.referee import Referee
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
-from fairway.parameters import Value
 from fairway.problem import Problem
 from fairway.runners.evaluate import is_measured
 from fairway.stoppers.never import Never
 
 
-class Found(Protocol):
-    """What is to be built again: a checkpoint of a trial, as `study.best` is."""
-
-    @property
-    def number(self) -> int: ...
-    @property
-    def step(self) -> int: ...
-    @property
-    def params(self) -> Mapping[str, Value]: ...
-    @property
-    def metrics(self) -> Mapping[str, float | None]: ...
-
-
-def rebuild(found: Found, seed: int, problem: Problem, function: Callable[[Trial], Any]) -> Any:
-    """What a function returns when it is run again up to a checkpoint; a warning where that comes out differently."""
-    again = Again(found, problem)
-    model = function(Trial(found.number, found.params, seed=seed, driver=again))
+def rebuild(best: Best, seed: int, problem: Problem, function: Callable[[Trial], Any]) -> Any:
+    """What a function returns when it runs again up to a checkpoint; warns if its metrics come out differently."""
+    again = Again(best, problem)
+    model = function(Trial(best.number, best.params, seed=seed, driver=again))
     name = problem.objective.metric
     if model is None or is_measured(problem, model):
         raise UsageError(
@@ -49,13 +36,13 @@ def rebuild(found: Found, seed: int, problem: Problem, function: Callable[[Trial
         )
     if again.reached is None:
         raise UsageError(
-            f"the function did not report step {found.step} this time, where {name} was {found.metrics[name]}"
+            f"the function did not report step {best.step} this time, where {name} was {best.metrics[name]}"
         )
     for metric, now in zip(problem.metrics, again.reached, strict=True):
-        then = found.metrics[metric]
+        then = best.metrics[metric]
         if now is not None and then is not None and not math.isclose(now, then, rel_tol=1e-6, abs_tol=1e-15):
             warnings.warn(
-                f"built again, trial {found.number} has {metric} {now:.6g} at step {found.step} where it had "
+                f"built again, trial {best.number} has {metric} {now:.6g} at step {best.step} where it had "
                 f"{then:.6g}: training does not depend on its parameters and trial.seed alone",
                 stacklevel=3,
             )
@@ -63,19 +50,18 @@ def rebuild(found: Found, seed: int, problem: Problem, function: Callable[[Trial
 
 
 class Again(Driver):
-    """Drives a trial up to a given step, calls no constraint and is written nowhere."""
+    """Drives a trial up to a given step, calls no constraint and writes nothing."""
 
     __slots__ = ("_until", "reached")
 
-    def __init__(self, found: Found, problem: Problem) -> None:
+    def __init__(self, best: Best, problem: Problem) -> None:
         referee = Referee(problem, Never(skip=False))
-        referee.bar = -math.inf  # no check is worth its price, and that stays so: the answers are known
-        super().__init__(found.number, referee, WallClock())
-        self._until = found.step
+        referee.bar = -math.inf  # so that no check is ever worth its cost: the answers are known
+        super().__init__(best.number, referee, WallClock())
+        self._until = best.step
         self.reached: tuple[float | None, ...] | None = None  # the metrics at that step, as far as they were numbers
 
     def settle(self, observation: Observation) -> Decision:
-        """Settle as ever, and end at the step that was best."""
         decision = super().settle(observation)
         if observation.step < self._until:
             return decision

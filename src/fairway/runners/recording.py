@@ -1,7 +1,7 @@
 """Learning curves of real trainings with their constraint curves, recorded step by step, for simulation.
 
 A recording is ragged: configuration k owns rows offset[k] to offset[k + 1] of every metric. A curve shorter than its
-total number of steps ended because the model could not change any more: it stays flat from there, at next to no cost.
+total number of steps ended because the model could not change any more: it stays flat from there, at almost no cost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from fairway.errors import UsageError
 from fairway.parameters import Float, Int, Parameter, Value
 from fairway.space import Space
 
-_LAYOUT = ("names", "low", "high", "log", "integer", "config", "total_steps", "offset", "seconds")
+_SPACE = ("names", "low", "high", "log", "integer")
+_LAYOUT = (*_SPACE, "config", "total_steps", "offset", "seconds")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +45,10 @@ class Recording:
     def __post_init__(self) -> None:
         n, rows = len(self.config), len(self.seconds)
         if not n or np.shape(self.config) != (n, len(self.space)):
-            raise UsageError(
-                f"a recording's config has shape {np.shape(self.config)}: (n, {len(self.space)}) is expected"
-            )
+            shape = np.shape(self.config)
+            raise UsageError(f"a recording's config has shape {shape}: (n, {len(self.space)}) is expected")
         if len(self.total_steps) != n or len(self.offset) != n + 1 or (self.offset[0], self.offset[-1]) != (0, rows):
-            raise UsageError(
-                "a recording's total_steps, offset and seconds do not belong together; see Recording's layout"
-            )
+            raise UsageError("a recording's total_steps, offset and seconds do not match; see Recording's layout")
         if (np.diff(self.offset) < 1).any() or (np.asarray(self.total_steps) < 1).any():
             raise UsageError("a recording has a configuration without a single step")
         if not (np.isfinite(self.seconds) & (np.asarray(self.seconds) >= 0)).all():
@@ -69,14 +67,17 @@ class Recording:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
         except (ValueError, OSError, EOFError) as error:
-            raise UsageError(f"{path}: no recording that can be read ({error})") from error
+            raise UsageError(f"{path}: a recording is expected, but it cannot be read ({error})") from error
         missing = [name for name in _LAYOUT if name not in arrays]
         if missing:
-            raise UsageError(f"{path}: no recording, it lacks {', '.join(missing)}")
+            raise UsageError(f"{path}: a recording is expected, but it lacks {', '.join(missing)}")
         rows = len(arrays["seconds"])
         curves = {name: column for name, column in arrays.items() if column.shape == (rows,) and name not in _LAYOUT}
+        parameters: dict[str, Parameter] = {}
+        for name, low, high, log, integer in zip(*(arrays[name].tolist() for name in _SPACE), strict=True):
+            parameters[name] = Int(round(low), round(high), log=log) if integer else Float(low, high, log=log)
         return cls(
-            space=_space(arrays),
+            space=Space(parameters),
             config=arrays["config"].astype(np.float64),
             total_steps=arrays["total_steps"].astype(np.int64),
             offset=arrays["offset"].astype(np.int64),
@@ -88,10 +89,9 @@ class Recording:
         return len(self.config)
 
     def params(self, k: int) -> dict[str, Value]:
-        """The configuration k by name."""
-        whole = (isinstance(parameter, Int) for parameter in self.space.values())
-        pairs = zip(self.space.names, self.config[k].tolist(), whole, strict=True)
-        return {name: int(value) if is_whole else value for name, value, is_whole in pairs}
+        """Configuration k by name."""
+        pairs = zip(self.space.items(), self.config[k].tolist(), strict=True)
+        return {name: int(value) if isinstance(each, Int) else value for (name, each), value in pairs}
 
     @cached_property
     def index(self) -> dict[tuple[tuple[str, Value], ...], int]:
@@ -118,13 +118,5 @@ class Recording:
 
 
 def key(params: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
-    """A configuration as something to look up."""
+    """A configuration as a key for look-ups."""
     return tuple(params.items())
-
-
-def _space(arrays: Mapping[str, NDArray[np.generic]]) -> Space:
-    parameters: dict[str, Parameter] = {}
-    columns = (arrays[name].tolist() for name in ("names", "low", "high", "log", "integer"))
-    for name, low, high, log, integer in zip(*columns, strict=True):
-        parameters[name] = Int(round(low), round(high), log=log) if integer else Float(low, high, log=log)
-    return Space(parameters)

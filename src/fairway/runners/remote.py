@@ -1,19 +1,24 @@
-"""The owner's side of a worker elsewhere: it hands out trials, writes what comes back, and replaces a worker that dies.
+"""The owner's side of a worker elsewhere: hands out trials, writes what comes back, replaces a worker that dies.
 
-A worker is a process that runs `fairway.runners.worker` at the other end of a connection. What kinds of them there are,
-and how each is started, found dead and cleared away, is said by the subclasses.
+A worker is a process that runs `fairway.runners.worker` at the other end of a connection. Subclasses of `RemoteHand`
+say how each kind is started, found dead and cleared away. Those of this machine are started fresh, never forked,
+without running the user's script again; `fairway.runners.ray` has the others.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import queue
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+import signal
+import subprocess
+import sys
+from abc import abstractmethod
 from functools import partial
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import cloudpickle
 
@@ -24,21 +29,23 @@ from fairway.errors import StudyFailed, UsageError
 from fairway.runners.evaluate import describe
 from fairway.runners.exchange import Exchange, Line
 from fairway.runners.run import Hand, Outcome, Run, write_down
-from fairway.runners.worker import Begin, Done, Quit, Ready, Written
+from fairway.runners.worker import Begin, Done, Work
 from fairway.seeds import trial_seed
 
 _LOOK_SECONDS = 1.0  # between looks whether a silent worker lives
 _PATIENCE_SECONDS = 1.0  # for the news of how a worker ended
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+_CODE = "import sys; sys.path[:] = {!r}; from fairway.runners.worker import main; main({})"
 
 
 class _RemoteTraceback(Exception):  # noqa: N818 - it is the cause that is shown beside the error itself
     """Where an exception was raised in a worker."""
 
 
-def pack(function: Callable[..., Any], catch: tuple[type[Exception], ...]) -> bytes:
-    """A function, and which exceptions fail only their trial, on their way to workers."""
+def pack(work: Work) -> bytes:
+    """What workers are to do, pickled."""
     try:
-        packed: bytes = cloudpickle.dumps((function, catch))
+        packed: bytes = cloudpickle.dumps(work)
     except Exception as error:
         raise UsageError(
             f"the function cannot be sent to worker processes ({error}): it holds something that belongs to this "
@@ -48,19 +55,17 @@ def pack(function: Callable[..., Any], catch: tuple[type[Exception], ...]) -> by
     return packed
 
 
-class RemoteHand(Hand, ABC):
+class RemoteHand(Hand):
     """Runs trials in a worker of its own."""
 
     kind: ClassVar[str]  # in words
-    deaths: ClassVar[int]  # in a row, before a first trial, that the run bears
+    deaths: ClassVar[int]  # in a row, before a first trial, that fail the run
 
     def __init__(self, owner: Owner, run: Run, exchange: Exchange) -> None:
         self._owner, self._run, self._exchange = owner, run, exchange
         self._connection: Connection | None = None
         self._line: Line | None = None  # once the worker is ready
         self._worker = -1
-
-    # What each kind does in its own way
 
     @abstractmethod
     def _launch(self) -> Connection | None:
@@ -72,22 +77,16 @@ class RemoteHand(Hand, ABC):
 
     @abstractmethod
     def _interrupt(self) -> None:
-        """Have the trial that runs interrupted, and the worker end."""
-
-    @abstractmethod
-    def abandon(self) -> None:
-        """End the worker at once."""
+        """Have the running trial interrupted, and the worker end."""
 
     @abstractmethod
     def _clear(self, patience: float) -> str:
-        """Wait so long for the worker's end, then put an end to it; how it ended."""
-
-    # What all do
+        """Wait so many seconds for the worker's end, then kill it; how it ended."""
 
     def ready(self) -> bool:
         """Have a worker that knows all that the owner knows; False if the run is over first."""
         died = 0
-        while self._connection is None and self._run.goes_on:
+        while self._connection is None and self._run.continues:
             referee = self._owner.enlist()
             self._worker = referee.worker
             try:
@@ -115,14 +114,13 @@ class RemoteHand(Hand, ABC):
             return False
         connection.send_bytes(packed)
         while not connection.poll(NEWS_SECONDS):
-            if not self._run.goes_on:
+            if not self._run.continues:
                 return False
             if self._is_gone() and not connection.poll():
                 raise EOFError
-        ready = connection.recv()
-        assert isinstance(ready, Ready)
-        if ready.problem:
-            raise UsageError(f"{self.kind} could not load the function: {ready.problem}")
+        problem = connection.recv()
+        if problem:
+            raise UsageError(f"{self.kind} could not load the function: {problem}")
         self._line = Line(connection, self._worker)
         self._exchange.add(self._line)
         return True
@@ -136,7 +134,11 @@ class RemoteHand(Hand, ABC):
         try:
             line.send(Begin(number, dict(asked.params), trial_seed(self._owner.seed, number), seconds, overtime))
             while not self._run.ending:
-                message = self._hear(line)
+                message: Done | BaseException | None
+                try:
+                    message = line.inbox.get(timeout=_LOOK_SECONDS)
+                except queue.Empty:  # a child of the worker may still hold the connection of a dead one
+                    message = EOFError() if self._is_gone() else None
                 if isinstance(message, Done):
                     return self._finish(line, message)
                 if message is not None:
@@ -144,7 +146,7 @@ class RemoteHand(Hand, ABC):
         except (EOFError, OSError):
             retry = 0 if self._run.ending else self._run.retry
             again = self._owner.give_up(number, f"lost its worker ({self._bury()})", retry=retry)
-            self._owner.dismiss(self._worker)  # not before: nobody else is to find its trial lost
+            self._owner.dismiss(self._worker)  # not before: nobody else may find its trial lost
             return Outcome(number, failed=True, again=again)
         except Exception as error:  # above all, that the log cannot be written
             write_down(partial(self._owner.give_up, number, describe(error), retry=0))
@@ -153,40 +155,33 @@ class RemoteHand(Hand, ABC):
         self.close()
         return Outcome(number, failed=True)
 
-    def _hear(self, line: Line) -> Done | BaseException | None:
-        """What the worker says, if it says something soon; that it is gone, if it says nothing and is."""
-        try:
-            return line.inbox.get(timeout=_LOOK_SECONDS)
-        except queue.Empty:
-            return EOFError() if self._is_gone() else None  # a child of its own may still hold the connection
-
     def _finish(self, line: Line, done: Done) -> Outcome:
         written = self._owner.tell_for(done.told, done.rows)
-        with contextlib.suppress(OSError):  # one that is gone is missed when the next trial is sent
-            line.send(Written(written))
+        with contextlib.suppress(OSError):  # a dead worker is noticed when the next trial is sent
+            line.send(written)
         error: BaseException | None = None
         if done.trace:
             try:
                 error = cloudpickle.loads(done.error)
-            except Exception:  # noqa: BLE001 - it was made of something that is only there
+            except Exception:  # noqa: BLE001 - it was made of something that exists only there
                 error = RuntimeError(done.told.reason)
             error.__cause__ = _RemoteTraceback(f"in {self.kind}\n{done.trace}")
         failed = not written or done.told.status == "failed"
         return Outcome(done.told.number, failed=failed, error=error, caught=done.caught)
 
     def close(self) -> None:
-        """End the worker, gently if it is waiting for a trial; it is interrupted if it is running one."""
+        """End the worker: gently if it waits for a trial, by an interrupt if it runs one."""
         if self._line is None:
             return
         with contextlib.suppress(OSError):
             if self._run.ending:
                 self._interrupt()
             else:
-                self._line.send(Quit())
+                self._line.send(None)
         self._retire(_PATIENCE_SECONDS * 5)
 
     def cut(self) -> None:
-        """Look at the run now."""
+        """Have `run_one` look at the run now."""
         line = self._line
         if line is not None:
             line.inbox.put(None)
@@ -198,11 +193,72 @@ class RemoteHand(Hand, ABC):
         return how
 
     def _bury(self, patience: float = _PATIENCE_SECONDS) -> str:
-        """Clear away what there is of a worker; how it ended."""
-        how = self._clear(patience)  # first: what is being sent to a worker that does not listen ends with it
+        """Clear away what is left of a worker; how it ended."""
+        how = self._clear(patience)  # first: it ends a send to a worker that does not listen
         if self._line is not None:
             self._exchange.remove(self._line)
         if self._connection is not None:
             self._connection.close()
         self._line = self._connection = None
         return how
+
+
+class ProcessHand(RemoteHand):
+    """Runs trials in a process of its own."""
+
+    kind = "a worker process"
+    deaths = 1
+
+    def __init__(self, owner: Owner, run: Run, exchange: Exchange, function: bytes, workers: int) -> None:
+        if sys.platform == "win32":
+            raise UsageError("backend='process' needs a POSIX system; use backend='thread'")
+        super().__init__(owner, run, exchange)
+        self._function = function
+        self._threads = str(max(1, (os.cpu_count() or 1) // workers))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _launch(self) -> Connection:
+        try:
+            ours, theirs = Pipe()
+        except OSError as error:
+            raise StudyFailed(f"a worker process could not be started ({error})") from error
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the process inherits it, until it is ready
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
+                [sys.executable, "-c", _CODE.format([str(folder) for folder in sys.path], theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**dict.fromkeys(_THREADS, self._threads), **os.environ},
+            )
+        try:
+            ours.send_bytes(self._function)
+        except OSError:
+            ours.close()
+            raise
+        return ours
+
+    def _is_gone(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    def _interrupt(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+
+    def abandon(self) -> None:
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def _clear(self, patience: float) -> str:
+        process, self._process = self._process, None
+        if process is None:
+            return ""
+        try:
+            code = process.wait(patience)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        if code >= 0:
+            return f"it exited with code {code}"
+        known = -code in signal.Signals.__members__.values()
+        return f"killed by {signal.Signals(-code).name}" if known else f"killed by signal {-code}"

@@ -1,4 +1,4 @@
-"""What the workers of one `optimize` share: how much is to be done and in what time, how much is done, why it ends."""
+"""What the workers of one `optimize` share: what is left to do, in what time, and why the run ends."""
 
 from __future__ import annotations
 
@@ -15,58 +15,59 @@ from fairway.runners.evaluate import describe
 
 logger = logging.getLogger("fairway")
 
-_HOPELESS = 3  # so many failures before any success, and the function is broken rather than unlucky
+_HOPELESS = 3  # failures before any success; after so many the function is broken rather than unlucky
 
 
 class Outcome(NamedTuple):
-    """What became of one trial; `again`: it was lost with its worker and will be tried again."""
+    """How one trial ended."""
 
     number: int
     failed: bool = False
     error: BaseException | None = None
-    caught: bool = False  # the error is one that fails its trial and no more
-    again: bool = False
+    caught: bool = False  # the error fails its trial and not the run
+    again: bool = False  # lost with its worker, and to be tried again
 
 
 class Hand(Protocol):
-    """What runs one trial after another."""
+    """Runs one trial after another."""
 
     def ready(self) -> bool:
-        """Be able to run a trial, which may take time; False if the run is over first."""
+        """Prepare to run a trial, which may take time; False if the run is over first."""
+        return True
 
     def run_one(self) -> Outcome:
         """Run a trial to its end."""
 
     def cut(self) -> None:
-        """The run ends before its time: end the trial that runs, soon."""
+        """End the running trial soon: the run ends early."""
 
     def abandon(self) -> None:
-        """End it at once."""
+        """End the running trial at once."""
 
     def close(self) -> None:
-        """There are no more trials."""
+        """Clean up: there are no more trials."""
 
 
 class Judge:
-    """Has the search judged after each trial of a run; a verdict to stop from before the run has been overruled by it.
+    """Asks the terminator after each trial of a run; starting the run has overruled an earlier verdict to stop.
 
-    What other owners of the study with the same terminator were told counts too.
+    Verdicts given to other owners of the study with the same terminator count too.
     """
 
     def __init__(self, owner: Owner) -> None:
         verdicts = owner.verdicts_since(0)
         self._heard, self._overruled = len(owner.ledger.verdicts), bool(verdicts) and verdicts[-1].stop
-        self.reason = ""  # to begin no more trials
+        self.reason = ""  # why no more trials begin
 
     def ask(self, owner: Owner) -> None:
-        """A trial of this owner has finished."""
+        """Have the terminator look at the study, after a trial of this owner has finished."""
         owner.judge()
         heard, self._heard = self._heard, len(owner.ledger.verdicts)
-        for said in owner.verdicts_since(heard):
-            if not said.stop:
+        for verdict in owner.verdicts_since(heard):
+            if not verdict.stop:
                 self._overruled = False
             elif not self._overruled:
-                self.reason = said.reason
+                self.reason = verdict.reason
 
 
 class Run:
@@ -85,23 +86,22 @@ class Run:
         if trials is None and timeout is None:
             raise UsageError("optimize: say when to end, with trials=, timeout= or both")
         self.trials = None if trials is None else whole(trials, "trials")
-        self._timeout = math.inf if timeout is None else positive(timeout, "timeout", what="number of seconds")
-        self._each = math.inf
-        if trial_timeout is not None:
-            self._each = positive(trial_timeout, "trial_timeout", what="number of seconds")
+        self._timeout = positive(math.inf if timeout is None else timeout, "timeout", what="number of seconds")
+        each = math.inf if trial_timeout is None else trial_timeout
+        self._trial_timeout = positive(each, "trial_timeout", what="number of seconds")
         self.retry = whole(retry, "retry", least=0)
         self.catch = catch if isinstance(catch, tuple) else (catch,)
         if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in self.catch):
             raise UsageError(f"catch={catch!r}: an exception class or a tuple of them is expected")
         self._owner = owner
-        self.hands: Sequence[Hand] = ()
         self._clock = owner.clock.ns
         self._end = self._clock() + self._timeout * 1e9
         self._lock = threading.Lock()
         self._begun = self._done = self._failed = 0
         self._exhausted = ""  # that there is nothing left to try
         self._judge = Judge(owner)
-        self.ending = ""  # why it ends before its time
+        self.hands: Sequence[Hand] = ()
+        self.ending = ""  # why it ends early
         self.error: BaseException | None = None  # the first that ended it
 
     def work(self, hand: Hand) -> None:
@@ -119,7 +119,7 @@ class Run:
             hand.close()
 
     def stop(self, why: str, error: BaseException | None = None) -> None:
-        """End before the time: what runs is cut."""
+        """End early: running trials are cut."""
         with self._lock:
             if self.ending:
                 return
@@ -129,8 +129,8 @@ class Run:
 
     def left(self) -> tuple[float, str]:
         """The seconds that a trial may take if it begins now, and why it ends after them."""
-        whole_run = ((self._end - self._clock()) / 1e9, self._overtime)
-        return min(whole_run, (self._each, f"longer than trial_timeout={self._each:g} s"))
+        each = self._trial_timeout
+        return min(((self._end - self._clock()) / 1e9, self._overtime), (each, f"longer than trial_timeout={each:g} s"))
 
     @property
     def _overtime(self) -> str:
@@ -139,16 +139,13 @@ class Run:
     @property
     def reason(self) -> str:
         """Why it ended, now that it has."""
-        if self.ending:
-            return self.ending
-        if self._judge.reason:
-            return self._judge.reason
+        done = ""
         if self._done == self.trials:
-            return "1 trial was run" if self.trials == 1 else f"{self.trials} trials were run"
-        return self._exhausted or self._overtime
+            done = "1 trial was run" if self.trials == 1 else f"{self.trials} trials were run"
+        return self.ending or self._judge.reason or done or self._exhausted or self._overtime
 
     @property
-    def goes_on(self) -> bool:
+    def continues(self) -> bool:
         """Whether there is, as far as is known now, another trial to run."""
         over = self.ending or self._exhausted or self._judge.reason
         return not over and self._begun != self.trials and self._clock() < self._end
@@ -156,15 +153,15 @@ class Run:
     def _take(self) -> bool:
         """Whether there is another trial to run; then it is taken."""
         with self._lock:
-            taken = self.goes_on
+            taken = self.continues
             self._begun += taken
             return taken
 
     def _count(self, outcome: Outcome) -> None:
-        """Count a trial; raise what ends the run.
+        """Count a trial; raise an error that ends the run.
 
-        A mistake in using fairway is raised at once while nothing has succeeded, and fails its trial like any other
-        after that; a log that cannot be written ends the run.
+        A `UsageError` ends it while nothing has succeeded, and after that fails its trial like any other error; any
+        other error of fairway, such as a log that cannot be written, always ends it.
         """
         with self._lock:
             if outcome.again:
@@ -192,7 +189,7 @@ class Run:
 
 
 def write_down(write: Callable[..., object], *what: Any) -> None:
-    """Write what can still be written, while another error is on its way to the user."""
+    """Write to the log if that is possible, while another error is on its way to the user."""
     try:
         write(*what)
     except FairwayError as error:

@@ -1,7 +1,9 @@
 """Inside a worker process: it runs trials, decides from its own referee, and exchanges batches in the background.
 
-One thread sends, another receives, and neither holds the referee while it waits for the other side: so a training loop
-is never in the way of the exchange, nor the exchange in its way.
+One thread sends, another receives, and neither holds the referee while it waits for the other side: so the training
+loop and the exchange never block each other. After the referee and the function, the messages to a worker are `Begin`,
+`News`, a bool (the end of its trial is in the log, unless another worker was first) and None (no more trials). Those
+from a worker are a string (why it cannot start; empty if it can), `Batches` and `Done`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import cloudpickle
 
@@ -32,9 +34,12 @@ from fairway.runners.evaluate import describe, evaluate
 
 _GRACE_SECONDS = 5.0  # for cleaning up, once the owner is gone
 
+Work: TypeAlias = tuple[Callable[[Trial], Any], tuple[type[Exception], ...]]
+"""A function, and the exceptions that fail only their trial."""
+
 
 class Begin(NamedTuple):
-    """To a worker: run this trial; its reports after so many seconds end it, with that reason."""
+    """Run this trial; the first report after so many seconds ends it, for that reason."""
 
     number: int
     params: Mapping[str, Value]
@@ -44,47 +49,31 @@ class Begin(NamedTuple):
 
 
 class News(NamedTuple):
-    """To a worker: what others wrote since the last news, up to a position of the log."""
+    """What others wrote since the last news, up to a position of the log."""
 
     events: list[bytes]  # pickled
     position: int
 
 
-class Written(NamedTuple):
-    """To a worker: its trial's end is in the log, unless somebody else had ended it."""
-
-    first: bool
-
-
-class Quit(NamedTuple):
-    """To a worker: no more trials."""
-
-
-class Ready(NamedTuple):
-    """From a worker: it may begin, unless there was a problem."""
-
-    problem: str = ""
-
-
 class Batches(NamedTuple):
-    """From a worker: what it has reported since the last ones."""
+    """What a worker has reported since the last ones."""
 
     batches: list[Reported]
 
 
 class Done(NamedTuple):
-    """From a worker: its trial ended, with its last reports; the exception, if one ended it, and where it was."""
+    """A worker's trial ended, with its last reports; the pickled exception, if one ended it, and its traceback."""
 
     rows: Reported | None
     told: Told
     error: bytes
     trace: str
-    caught: bool  # it fails its trial and no more
+    caught: bool  # it fails its trial and not the run
 
 
 def main(handle: int) -> None:
-    """What a worker process does: serve the owner at the other end of a pipe."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the owner says what to do
+    """Serve the owner at the other end of a pipe: what a worker process does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the owner decides
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the function can clean up
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     connection = Connection(handle)
@@ -93,37 +82,29 @@ def main(handle: int) -> None:
 
 
 def serve(connection: Connection, function: bytes, *, alone: bool) -> None:
-    """Run trials for the owner at the other end of a connection, until it says so or is gone.
+    """Run trials for the owner at the other end of a connection, until it has no more or is gone.
 
-    In the main thread, with a handler of SIGTERM that raises KeyboardInterrupt: so is a trial interrupted. `alone`: the
-    process has no other purpose, so it ends when its owner is gone, whatever threads the function left behind.
+    Call it in the main thread, with a SIGTERM handler that raises KeyboardInterrupt, which interrupts a trial. `alone`:
+    the process has no other purpose, so it ends when its owner is gone, whatever threads the function left behind.
     """
     with contextlib.suppress(KeyboardInterrupt, OSError, EOFError):
         packed = connection.recv_bytes()
         try:
-            referee, (call, catch) = map(cloudpickle.loads, (packed, function))
+            referee, work = map(cloudpickle.loads, (packed, function))
         except Exception as error:  # noqa: BLE001 - whatever the user's modules raise
-            connection.send(Ready(describe(error)))
+            connection.send(describe(error))
             return
-        connection.send(Ready())
-        _Worker(connection, referee, call, catch, alone=alone).run()
+        connection.send("")
+        _Worker(connection, referee, work, alone=alone).run()
 
 
 class _Worker:
-    def __init__(
-        self,
-        connection: Connection,
-        referee: Referee,
-        function: Callable[[Trial], Any],
-        catch: tuple[type[Exception], ...],
-        *,
-        alone: bool,
-    ) -> None:
-        self._connection, self._referee, self._function, self._catch = connection, referee, function, catch
-        self._alone = alone
+    def __init__(self, connection: Connection, referee: Referee, work: Work, *, alone: bool) -> None:
+        self._connection, self._referee, self._alone = connection, referee, alone
+        self._function, self._catch = work
         self._batch: Batch | None = None  # of the trial that runs
         self._over = False  # nobody listens any more
-        self._orders: queue.SimpleQueue[Begin | Written | Quit] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[Begin | bool | None] = queue.SimpleQueue()
         self._events: list[Reported] = []  # that wait to be sent
         self._done: queue.SimpleQueue[Done] = queue.SimpleQueue()
 
@@ -133,10 +114,10 @@ class _Worker:
         try:
             while isinstance(begin := self._orders.get(), Begin):
                 told = self._run_one(begin)
-                answer = self._orders.get()
-                if not isinstance(answer, Written):
+                written = self._orders.get()
+                if written is None:
                     return
-                if answer.first:
+                if written:
                     self._referee.finish(told.number, completed=told.status == "completed")
         finally:
             self._over = True
@@ -153,7 +134,7 @@ class _Worker:
             status, reason = evaluate(self._function, trial)
         except KeyboardInterrupt:
             raise
-        except BaseException as problem:  # noqa: BLE001 - the owner knows which ones end the study
+        except BaseException as problem:  # noqa: BLE001 - the owner decides which ones end the study
             status, reason, error, trace = "failed", describe(problem), _packed(problem), traceback.format_exc()
             caught = isinstance(problem, self._catch)
         with referee.lock:
@@ -164,7 +145,7 @@ class _Worker:
         return told
 
     def _drain(self) -> None:
-        """Have the rows of the running trial wait to be sent, with what had been seen when they were ruled on."""
+        """Queue the rows of the running trial for sending, with what the referee had seen when it ruled on them."""
         with self._referee.lock:
             if self._batch is not None:
                 with drained([self._batch], WallClock.ns()) as events:
@@ -203,7 +184,7 @@ class _Worker:
                 self._referee.seen = message.position
 
     def _leave(self) -> None:
-        """The owner is gone: interrupt the function, and do not wait for it for ever."""
+        """The owner is gone: interrupt the function, and wait for it a few seconds only."""
         if not self._over:
             os.kill(os.getpid(), signal.SIGTERM)
         if self._alone or not self._over:
@@ -213,7 +194,7 @@ class _Worker:
 
 
 def _packed(error: BaseException) -> bytes:
-    """An exception that can be unpacked; nothing if it cannot."""
+    """An exception pickled; empty if it cannot be unpickled."""
     try:
         packed: bytes = cloudpickle.dumps(error)
         pickle.loads(packed)  # noqa: S301 - our own

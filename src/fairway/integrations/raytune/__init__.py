@@ -1,7 +1,7 @@
 """fairway inside Ray Tune: its stoppers as a scheduler, its samplers as a searcher, its terminators as a stopper.
 
-Each may be used alone, beside Tune's own parts. A `Problem` says which of a result's metrics is the objective, which
-are constraints, and within what limits. A metric that a result lacks, or that is NaN, is unknown, and never feasible.
+Each can be used alone, beside Tune's own parts. A `Problem` says which of a result's metrics is the objective, which
+are constraints, and their limits. A metric that a result lacks, or that is NaN, is unknown, and never feasible.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ try:
 except ImportError:
     raise MissingDependency("fairway.integrations.raytune needs Ray Tune: pip install 'fairway[ray]'") from None
 
+from fairway.integrations.raytune.parts import SamplerSearch, StopperScheduler, TerminatorStopper
 from fairway.integrations.raytune.report import report
-from fairway.integrations.raytune.scheduler import StopperScheduler
-from fairway.integrations.raytune.search import SamplerSearch
-from fairway.integrations.raytune.stopper import TerminatorStopper
 
 __all__ = ["SamplerSearch", "StopperScheduler", "TerminatorStopper", "report"]

@@ -1,13 +1,14 @@
-"""Search spaces of Ray Tune as ours, and configurations between them."""
+"""Search spaces of Ray Tune as ours, and configurations translated both ways."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ray.tune.search import sample
 
 from fairway.errors import UsageError
+from fairway.integrations.bridge import as_choice
 from fairway.parameters import Choice, Float, Int, Parameter, Value
 from fairway.space import Space
 
@@ -15,38 +16,36 @@ Path = tuple[str, ...]
 
 
 class Table(NamedTuple):
-    """A search space of ours, how its parameters are found in a configuration of Tune, and what is constant there.
+    """A search space of ours, where its parameters are in a configuration of Tune, and what is constant there.
 
-    The options of a choice are told apart by their index where they are no JSON scalars.
+    Options of a choice that are not JSON scalars become their index.
     """
 
     space: Space
     paths: Mapping[str, Path]
-    options: Mapping[str, list[Any]]
+    options: Mapping[str, list[Any]]  # of the choices that are made by index
     constants: Mapping[Path, Any]
 
     @classmethod
     def of(cls, config: Mapping[str, Any], space: Space | None = None) -> Table:
-        """From Tune's search space, nested or not; beside a space of ours it may hold constants alone."""
-        paths: dict[str, Path] = {}
-        parameters: dict[str, Parameter] = {}
-        options: dict[str, list[Any]] = {}
-        constants: dict[Path, Any] = {}
-        for path, part in _leaves(config):
-            name = "/".join(path)
-            if isinstance(part, sample.Domain) or _is_grid(part):
-                paths[name], parameters[name] = path, _parameter(name, part)
-                if isinstance(part, sample.Categorical) and not _are_scalars(part.categories):
-                    options[name] = list(part.categories)
-            else:
-                constants[path] = part
-        if space is None and not parameters:
+        """From Tune's search space, nested or not; with a space of ours it may only hold constants."""
+        leaves = dict(_leaves(config))
+        searched = {"/".join(path): path for path, part in leaves.items() if _is_searched(part)}
+        constants = {path: part for path, part in leaves.items() if not _is_searched(part)}
+        parameters = {name: _parameter(name, leaves[path]) for name, path in searched.items()}
+        if space is not None:
+            if parameters:
+                name = min(parameters)
+                raise UsageError(f"parameter {name!r} is in param_space, and space= was given: use one of them")
+            return cls(space, {name: (name,) for name in space}, {}, constants)
+        if not parameters:
             raise UsageError("param_space has nothing to search for: give it domains, such as tune.uniform(0, 1)")
-        if space is not None and parameters:
-            raise UsageError(f"parameter {min(parameters)!r} is in param_space, and space= was given: use one of them")
-        if space is None:
-            return cls(Space(parameters), paths, options, constants)
-        return cls(space, {name: (name,) for name in space}, {}, constants)
+        options = {
+            name: list(leaves[path].categories)
+            for name, path in searched.items()
+            if isinstance(leaves[path], sample.Categorical) and as_choice(leaves[path].categories) is None
+        }
+        return cls(Space(parameters), searched, options, constants)
 
     def to_theirs(self, params: Mapping[str, Value]) -> dict[str, Any]:
         """A configuration for Tune, constants included."""
@@ -71,18 +70,15 @@ class Table(NamedTuple):
         return params
 
 
-def _leaves(config: Mapping[str, Any], path: Path = ()) -> list[tuple[Path, Any]]:
-    found = []
+def _leaves(config: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, Any]]:
     for key, part in config.items():
-        if isinstance(part, Mapping) and not _is_grid(part):
-            found += _leaves(part, (*path, str(key)))
-        elif isinstance(part, list | tuple) and any(isinstance(each, sample.Domain) or _is_grid(each) for each in part):
-            raise UsageError(
-                f"parameter {'/'.join((*path, str(key)))!r} is a list with domains in it; name each of them"
-            )
+        path = (*above, str(key))
+        if isinstance(part, Mapping) and not _is_searched(part):
+            yield from _leaves(part, path)
+        elif isinstance(part, list | tuple) and any(map(_is_searched, part)):
+            raise UsageError(f"parameter {'/'.join(path)!r} is a list with domains in it; name each of them")
         else:
-            found.append(((*path, str(key)), part))
-    return found
+            yield path, part
 
 
 def _put(config: dict[str, Any], path: Path, value: Any) -> None:
@@ -91,28 +87,20 @@ def _put(config: dict[str, Any], path: Path, value: Any) -> None:
     config[path[-1]] = value
 
 
-def _is_grid(part: Any) -> bool:
-    return isinstance(part, Mapping) and set(part) == {"grid_search"}
-
-
-def _are_scalars(options: Any) -> bool:
-    try:
-        Choice(list(options))
-    except UsageError:
-        return False
-    return True
+def _is_searched(part: Any) -> bool:
+    """Whether a part of a configuration is a domain, or a grid of values."""
+    return isinstance(part, sample.Domain) or isinstance(part, Mapping) and set(part) == {"grid_search"}
 
 
 def _parameter(name: str, domain: Any) -> Parameter:
-    if _is_grid(domain):
+    if isinstance(domain, Mapping):
         raise UsageError(f"parameter {name!r} is a grid_search, which visits every value; use tune.choice([...])")
+    if isinstance(domain, sample.Categorical):
+        return as_choice(domain.categories) or Choice(range(len(domain.categories)))
     how, step = domain.get_sampler(), None
     if isinstance(how, sample.Quantized):
         how, step = how.get_sampler(), how.q
     log = isinstance(how, sample.LogUniform)
-    if isinstance(domain, sample.Categorical):
-        scalars = _are_scalars(domain.categories)
-        return Choice(list(domain.categories) if scalars else range(len(domain.categories)))
     if isinstance(how, sample.Uniform | sample.LogUniform):
         try:
             if isinstance(domain, sample.Float):

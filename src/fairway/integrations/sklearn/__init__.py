@@ -1,4 +1,4 @@
-"""fairway for scikit-learn: a cross-validated search under limits, scorers for them, learners that train in steps."""
+"""fairway for scikit-learn: a cross-validated search under constraints, scorers for them, training in steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ try:
 except ImportError:
     raise MissingDependency("fairway.integrations.sklearn needs scikit-learn: pip install 'fairway[sklearn]'") from None
 
-from fairway.integrations.sklearn.scorers import group_scorer
+from fairway.integrations.sklearn.folds import group_scorer
 from fairway.integrations.sklearn.search import ConstrainedSearchCV
 from fairway.integrations.sklearn.steps import fit_steps
 

@@ -1,62 +1,131 @@
-"""One configuration under cross-validation: each fold is a step of its trial."""
+"""Cross-validation as trials: each fold is a step, measured by scorers; `cv_results_` is the table of all of them."""
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_method_params, _num_samples
 
+from fairway import feasibility
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.folds import Folds
+from fairway.study import Study
 
 Scorer = Callable[..., float]
 
 
 @dataclass
 class Scoring:
-    """A scorer, its name, and what is handed to it beside the data: by row, or as it is."""
+    """A scorer, the name of its metric, its role in metadata routing, and its arguments beside the data."""
 
     name: str
     scorer: Scorer
+    role: str
     params: Mapping[str, Any] = field(default_factory=dict)
+
+
+def group_scorer(metric: Callable[..., float], column: str | int | None = None) -> GroupScorer:
+    """A scorer from a metric of groups, metric(truth, predicted, sensitive_features=), as in `fairway.constraints`.
+
+    `column` is the name or the position of the column that holds the groups. Without it, pass them beside the data:
+    `search.fit(X, y, sensitive_features=groups)`.
+
+    >>> import numpy as np
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from fairway.constraints import demographic_parity_difference
+    >>> data, labels = np.array([[0], [0], [1], [1]]), np.array([0, 1, 0, 1])
+    >>> scorer = group_scorer(demographic_parity_difference, column=0)
+    >>> scorer(DummyClassifier().fit(data, labels), data, labels)
+    0.0
+    """
+    return GroupScorer(metric, column)
+
+
+@dataclass(frozen=True)
+class GroupScorer:
+    """What `group_scorer` makes."""
+
+    metric: Callable[..., float]
+    column: str | int | None = None
+
+    def __call__(self, estimator: Any, data: Any, truth: Any, *, sensitive_features: Any = None) -> float:
+        """The metric of an estimator's predictions."""
+        if self.column is not None or sensitive_features is None:
+            sensitive_features = self._groups(data)
+        return float(self.metric(truth, estimator.predict(data), sensitive_features=sensitive_features))
+
+    def _groups(self, data: Any) -> Any:
+        name = getattr(self.metric, "__name__", "the metric")
+        if self.column is None:
+            raise UsageError(
+                f"{name} needs the groups: group_scorer({name}, column=...), or fit(X, y, sensitive_features=groups)"
+            )
+        try:
+            if hasattr(data, "iloc"):
+                return data[self.column] if self.column in data.columns else data.iloc[:, self.column]
+            table = data.toarray() if hasattr(data, "toarray") else np.asarray(data)
+            return table[:, self.column]  # type: ignore[index]
+        except (IndexError, KeyError, TypeError, ValueError):
+            raise UsageError(f"{name}: the data has no column {self.column!r}") from None
+
+    def get_metadata_routing(self) -> MetadataRequest:
+        """What scikit-learn's metadata routing must pass."""
+        request = MetadataRequest(owner=self)
+        request.score.add_request(param="sensitive_features", alias=self.column is None)
+        return request
+
+
+def takes(function: Callable[..., Any], name: str) -> bool:
+    """Whether a function has an argument of this name, and uses it."""
+    if isinstance(function, GroupScorer) and function.column is not None:
+        return False
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 @dataclass
 class CrossValidation:
-    """What a search runs on each trial: it trains and scores fold by fold, and pays for limits when it is told to."""
+    """What a search runs on each trial: it trains and scores fold by fold, and scores constraints when told to."""
 
     estimator: Any
     data: Any
     truth: Any
     splits: Sequence[tuple[Any, Any]]
     objective: Scoring
-    limits: Sequence[Scoring]
+    constraints: Sequence[Scoring]
     fit_params: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        # Where a fold shows one class only, some scores are not defined: those folds come first, so that how many
-        # folds count is known at the first report.
-        self._one_class = [self._shows_one_class(test) for _, test in self.splits]
-        self._order = sorted(range(len(self.splits)), key=lambda k: not self._one_class[k])
+        # Some scores are undefined on a fold with a single class: those folds come first, so that the number of folds
+        # that count is known at the first report.
+        self.one_class = [self._has_one_class(test) for _, test in self.splits]
+        self._order = sorted(range(len(self.splits)), key=lambda k: not self.one_class[k])
 
     def __call__(self, trial: Trial) -> None:
-        """Report one trial."""
+        """Run one trial."""
         progress = _Progress(self, trial)
         try:
             for step in trial.steps(len(self.splits)):
                 progress.fold(self._order[step - 1])
-            progress.close()
+            if progress.undefined == len(self.splits):
+                name, folds = self.objective.name, progress.undefined
+                raise UsageError(f"{name} is not defined on any of {folds} folds: each shows one class only")
         finally:
             trial.note(**progress.notes())
 
@@ -68,46 +137,40 @@ class CrossValidation:
         return model.fit(data, **fit_params) if truth is None else model.fit(data, truth, **fit_params)
 
     def score(self, scoring: Scoring, model: Any, k: int) -> float:
-        """What a scorer gives a model on the rows of fold k that it has not seen."""
+        """What a scorer gives a model on the test rows of fold k."""
         train, test = self.splits[k]
         data, truth = _safe_split(model, self.data, self.truth, test, train)
         params = _check_method_params(self.data, params=dict(scoring.params), indices=test)
         try:
             with warnings.catch_warnings():
-                if self._one_class[k]:
+                if self.one_class[k]:
                     warnings.simplefilter("ignore", UndefinedMetricWarning)
-                given = (
-                    scoring.scorer(model, data, **params)
-                    if truth is None
-                    else scoring.scorer(model, data, truth, **params)
-                )
-            return _number(given)
+                given: Any = scoring.scorer(model, data, *(() if truth is None else (truth,)), **params)
+            if given is None or isinstance(given, str | bytes | Mapping) or np.ndim(given):
+                raise UsageError(f"{repr(given)[:80]} is no score: a number is expected")  # noqa: TRY301 - to be noted
+            return float(given)
         except Exception as error:
             error.add_note(f"raised by the scorer of {scoring.name!r} on fold {k + 1}")
             raise
 
-    def is_undefined(self, score: float, k: int) -> bool:
-        """Whether a score is none because fold k shows one class only, whatever the model."""
-        return math.isnan(score) and self._one_class[k]
-
-    def _shows_one_class(self, rows: Any) -> bool:
+    def _has_one_class(self, rows: Any) -> bool:
         if self.truth is None or issparse(self.truth):
             return False
-        shown = np.asarray(self.truth)[rows]
-        return bool(shown.ndim == 1 and len(shown) and (shown == shown[0]).all())
+        truth = np.asarray(self.truth)[rows]
+        return bool(truth.ndim == 1 and len(truth) and (truth == truth[0]).all())
 
 
 class _Progress:
-    """How far one trial is."""
+    """What one trial has trained and scored so far."""
 
     def __init__(self, work: CrossValidation, trial: Trial) -> None:
         self._work, self._trial = work, trial
         self._scores: dict[int, float] = {}  # by fold
-        self._limits: dict[str, dict[int, float]] = {limit.name: {} for limit in work.limits}
-        self._models: dict[int, Any] = {}  # of folds at which some limit was not paid for yet
-        self._undefined = 0
+        self._constraints: dict[str, dict[int, float]] = {each.name: {} for each in work.constraints}
+        self._models: dict[int, Any] = {}  # of folds at which some constraint was not scored yet
         self._fit_seconds: list[float] = []
         self._score_seconds: list[float] = []
+        self.undefined = 0
 
     def fold(self, k: int) -> None:
         """Train and score one more fold, and report."""
@@ -118,54 +181,82 @@ class _Progress:
         score = work.score(work.objective, model, k)
         self._fit_seconds.append(trained - began)
         self._score_seconds.append(time.perf_counter() - trained)
-        if work.is_undefined(score, k):
-            self._undefined += 1
+        if math.isnan(score) and work.one_class[k]:  # whatever the model
+            self.undefined += 1
             return
         self._scores[k] = score
-        if work.limits:
+        if work.constraints:
             self._models[k] = model
         sizes = {"test_size": _num_samples(test), "train_size": _num_samples(train)}
-        values, of = list(self._scores.values()), len(work.splits) - self._undefined
-        offers = {limit.name: self._offer(limit) for limit in work.limits}
-        self._trial.report({work.objective.name: Folds(values, of=of, **sizes), **offers})
+        means = Folds(list(self._scores.values()), of=len(work.splits) - self.undefined, **sizes)
+        offers = {each.name: partial(self._check, each) for each in work.constraints}
+        self._trial.report({work.objective.name: means, **offers})
 
-    def close(self) -> None:
-        """Say so if no fold could be scored."""
-        if self._undefined == len(self._work.splits):
-            name = self._work.objective.name
-            raise UsageError(f"{name} is not defined on any of {self._undefined} folds: each shows one class only")
-
-    def _offer(self, limit: Scoring) -> Callable[[], float]:
-        """A limit, to be called if it is worth its price: its mean over the folds so far."""
-
-        def mean() -> float:
-            known = self._limits[limit.name]
-            for k, model in self._models.items():
-                if k not in known:
-                    known[k] = self._work.score(limit, model, k)
-            if all(len(paid) == len(self._scores) for paid in self._limits.values()):
-                self._models.clear()
-            return float(np.mean(list(known.values())))
-
-        return mean
+    def _check(self, scoring: Scoring) -> float:
+        """A constraint's mean over the folds so far."""
+        known = self._constraints[scoring.name]
+        for k, model in self._models.items():
+            if k not in known:
+                known[k] = self._work.score(scoring, model, k)
+        if all(len(scored) == len(self._scores) for scored in self._constraints.values()):
+            self._models.clear()
+        return float(np.mean(list(known.values())))
 
     def notes(self) -> dict[str, Any]:
-        """What the table of results is made from."""
+        """What `results_of` reads: one value per fold, None if there is none or none that JSON can hold."""
+
+        def by_fold(scores: Mapping[int, float]) -> list[float | None]:
+            folds = range(len(self._work.splits))
+            return [scores[k] if math.isfinite(scores.get(k, math.nan)) else None for k in folds]
+
         return {
-            "scores": _as_list(self._scores, len(self._work.splits)),
-            "limits": {name: _as_list(paid, len(self._work.splits)) for name, paid in self._limits.items()},
+            "scores": by_fold(self._scores),
+            "limits": {name: by_fold(scores) for name, scores in self._constraints.items()},
             "fit_seconds": self._fit_seconds,
             "score_seconds": self._score_seconds,
-            "undefined": self._undefined,
+            "undefined": self.undefined,
         }
 
 
-def _number(given: Any) -> float:
-    if given is None or isinstance(given, str | bytes | Mapping) or np.ndim(given):
-        raise UsageError(f"{repr(given)[:80]} is no score: a number is expected")
-    return float(given)
+def results_of(study: Study, folds: int) -> dict[str, Any]:
+    """`cv_results_`: one row per configuration, in the order tried; NaN for folds that were not run or not scored.
+
+    Columns beside scikit-learn's: `split0_test_<constraint>` and `mean_test_<constraint>`, `n_folds`, `status`,
+    `reason` and `feasible` (1, 0, or NaN if unknown). `rank_test_score` ranks feasible configurations by score, then
+    the others.
+    """
+    records = study.trials
+    columns: dict[str, Any] = {}
+    for role in ("fit", "score"):
+        spent = [record.notes.get(f"{role}_seconds", []) for record in records]
+        columns[f"mean_{role}_time"] = np.array([np.mean(times) if times else np.nan for times in spent])
+        columns[f"std_{role}_time"] = np.array([np.std(times) if times else np.nan for times in spent])
+    for name in study.space:
+        filled = np.empty(len(records), dtype=object)
+        filled[:] = [record.params.get(name) for record in records]
+        columns[f"param_{name}"] = np.ma.MaskedArray(filled, mask=[name not in record.params for record in records])
+    columns["params"] = [dict(record.params) for record in records]
+    _add_scores(columns, "score", [record.notes.get("scores", []) for record in records], folds)
+    for name in study.problem.metrics[1:]:
+        _add_scores(columns, name, [record.notes.get("limits", {}).get(name, []) for record in records], folds)
+    columns["n_folds"] = np.isfinite([columns[f"split{k}_test_score"] for k in range(folds)]).sum(axis=0)
+    columns["status"] = np.array([record.status for record in records], dtype=object)
+    columns["reason"] = np.array([record.reason for record in records], dtype=object)
+    columns["feasible"] = np.array([np.nan if each.feasible is None else float(each.feasible) for each in records])
+    history = study.history
+    order = feasibility.order(history.loss, np.where(history.partial, np.nan, history.violation))
+    ranks = columns["rank_test_score"] = np.full(len(records), len(records), dtype=np.int32)  # running ones are last
+    ranks[history.number[order]] = np.arange(1, len(order) + 1)
+    return columns
 
 
-def _as_list(by_fold: Mapping[int, float], n: int) -> list[float | None]:
-    """A value a fold; None where there is none, or none that JSON can hold."""
-    return [by_fold[k] if math.isfinite(by_fold.get(k, math.nan)) else None for k in range(n)]
+def _add_scores(columns: dict[str, Any], name: str, rows: list[list[float | None]], folds: int) -> None:
+    table = np.array([[*row, *[None] * (folds - len(row))] for row in rows], dtype=float).reshape(len(rows), folds)
+    for k in range(folds):
+        columns[f"split{k}_test_{name}"] = table[:, k]
+    known = np.isfinite(table)
+    count = known.sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(known, table, 0.0).sum(axis=1) / count
+        spread = np.sqrt((np.where(known, table - mean[:, None], 0.0) ** 2).sum(axis=1) / count)
+    columns[f"mean_test_{name}"], columns[f"std_test_{name}"] = mean, spread

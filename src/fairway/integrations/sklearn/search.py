@@ -1,10 +1,9 @@
-"""`ConstrainedSearchCV`: the best cross-validated configuration within limits, as a scikit-learn estimator."""
+"""`ConstrainedSearchCV`: the best feasible cross-validated configuration, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
 import copy
 import difflib
-import inspect
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -20,9 +19,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from fairway.errors import StudyFailed, UsageError
-from fairway.integrations.sklearn.folds import CrossValidation, Scorer, Scoring
-from fairway.integrations.sklearn.results import results_of
-from fairway.integrations.sklearn.scorers import GroupScorer
+from fairway.integrations.bridge import reopened
+from fairway.integrations.sklearn.folds import CrossValidation, Scorer, Scoring, results_of, takes
 from fairway.parameters import Parameter
 from fairway.problem import Constraint, Maximize, Problem
 from fairway.samplers.random import Random
@@ -34,15 +32,14 @@ from fairway.study import Study
 from fairway.terminators.regret import RegretBound
 from fairway.terminators.terminator import Terminator
 
-# How scikit-learn names scores that are 1 at best.
-_UP_TO_ONE = (
+_UP_TO_ONE = (  # how scikit-learn names scores that are 1 at best
     *("accuracy", "average_precision", "balanced_accuracy", "d2", "explained_variance", "f1", "jaccard", "matthews"),
     *("precision", "r2", "recall", "roc_auc", "top_k_accuracy"),
 )
 
 
 def _delegate(method: str) -> Any:
-    """A method that the best estimator answers, there where the estimator has it."""
+    """A method of the best estimator, present if the estimator has it."""
 
     def has(self: ConstrainedSearchCV) -> bool:
         getattr(getattr(self, "best_estimator_", self.estimator), method)
@@ -59,16 +56,15 @@ def _delegate(method: str) -> Any:
 
 
 class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Finds the parameters with the best cross-validated score whose limits hold, and trains the estimator with them.
+    """Finds the parameters with the best cross-validated score among the feasible, and trains the estimator with them.
 
     `space` maps parameters of the estimator to `fw.Float`, `fw.Int` and `fw.Choice`; each metric of `constraints` has
-    its scorer in `scorers`, called as scorer(estimator, X, y), or by name ("recall"). Folds are steps: a hopeless
-    configuration is stopped after a few, limits are scored only when that is worth its price, and with
-    `terminator="cv"` (that is, `RegretBound("cv")`) the search ends when what is left to gain is below the noise of
-    cross-validation. It ends after `trials` configurations or `timeout` seconds at the latest, and on Ctrl-C, with the
-    best so far. Without a `sampler` configurations are random; without a `stopper` it is `Pilot`, or `ACE` where a
-    terminator needs whole trials to go by. `workers` train in processes of their own. All of it can be looked at in
-    `study_`.
+    its scorer in `scorers`, called as scorer(estimator, X, y), or given by name ("recall"). Folds are steps: a hopeless
+    configuration is stopped after a few, and constraints are scored only when that is worth its cost. The search ends
+    after `trials` configurations or `timeout` seconds, or on Ctrl-C with the best so far; with `terminator="cv"` (that
+    is, `RegretBound("cv")`) also when the possible gain is below the noise of cross-validation. By default
+    configurations are random, and the stopper is `ACE` with a terminator, `Pilot` without. `workers` train in processes
+    of their own. The whole search is in `study_`.
 
     >>> import fairway as fw
     >>> from sklearn.datasets import load_breast_cancer
@@ -122,37 +118,43 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
     def fit(self, X: Any, y: Any = None, **params: Any) -> ConstrainedSearchCV:  # noqa: N803 - scikit-learn's name
         """Search, and train the estimator with the best parameters on all rows (with `refit`).
 
-        Further arguments are routed as scikit-learn's metadata routing says. Where that is not enabled,
-        `sensitive_features` go to the scorers that take them, and all others to the estimator's `fit`.
+        Further arguments follow scikit-learn's metadata routing. If that is not enabled, `sensitive_features` go to the
+        scorers that take them, and all others to the estimator's `fit`.
         """
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)  # of an earlier fit
-        objective, limits = self._scorings()
+        objective, *constraints = scorings = self._scorings()
         study = self._study(objective.name)
         if y is None and get_tags(self.estimator).target_tags.required:
             raise UsageError(f"{type(self.estimator).__name__} requires y to be passed, but the target y is None")
         data, truth = indexable(X, y)
-        fit_params, split_params = self._route(params, objective, limits)
-        for scoring in (objective, *limits):
-            scoring.params = {name: _by_row(name, given, data) for name, given in scoring.params.items()}
+        fit_params, split_params = self._route(params, scorings, _num_samples(data))
         splitter = check_cv(self.cv, truth, classifier=is_classifier(self.estimator))
         splits = list(splitter.split(data, truth, **split_params))
-        _check_splits(splits, self.cv)
-        work = CrossValidation(self.estimator, data, truth, splits, objective, limits, fit_params)
+        if not splits:
+            raise UsageError(f"cv={repr(self.cv)[:80]} gives no split: it may have been used up by an earlier fit")
+        for k, (train, test) in enumerate(splits):
+            if len(train) == 0 or len(test) == 0:
+                raise UsageError(f"cv: split {k} has no rows to {'test' if len(train) else 'train'} on")
+        work = CrossValidation(self.estimator, data, truth, splits, objective, constraints, fit_params)
         self.study_, self.scorer_, self.n_splits_ = study, objective.scorer, len(splits)
         self.multimetric_ = False
         try:
             study.optimize(work, trials=self.trials, timeout=self.timeout, workers=self.workers)
         except StudyFailed as failed:
             raise (failed.__cause__ or failed) from None
-        self._warn_of_undefined(objective)
+        undefined = max((record.notes.get("undefined", 0) for record in study.trials), default=0)
+        if undefined:
+            folds = "1 fold shows" if undefined == 1 else f"{undefined} folds show"
+            said = f"{folds} one class only, where {objective.name} is not defined: left out of {len(splits)}"
+            warnings.warn(said, stacklevel=2)
         self.cv_results_ = results_of(study, self.n_splits_)
         best = study.best
         if best is None:
             return self._without_best(study)
         self.best_index_, self.best_params_ = best.number, dict(best.params)
         self.best_score_ = best.metrics[objective.name]
-        self.best_limits_ = {limit.name: best.metrics[limit.name] for limit in limits}
+        self.best_limits_ = {each.name: best.metrics[each.name] for each in constraints}
         if self.refit:
             began = time.perf_counter()
             model = clone(self.estimator).set_params(**self.best_params_)
@@ -162,60 +164,50 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
                 self.feature_names_in_ = self.best_estimator_.feature_names_in_
         return self
 
-    # What it asks for
-
-    def _scorings(self) -> tuple[Scoring, list[Scoring]]:
-        """The objective's scorer and the limits', by name."""
+    def _scorings(self) -> list[Scoring]:
+        """The objective's scorer, then the constraints'."""
         if isinstance(self.estimator, type) or not hasattr(self.estimator, "fit"):
             raise TypeError(f"estimator={self.estimator!r}: an estimator with a fit method is expected")
         if not hasattr(self.estimator, "get_params"):
-            raise TypeError(f"estimator={self.estimator!r} has no get_params: scikit-learn's BaseEstimator brings it")
+            raise TypeError(f"estimator={self.estimator!r} has no get_params: inherit it from sklearn's BaseEstimator")
         if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
             raise UsageError(
-                f"scoring={self.scoring!r}: one score is expected, as a name or a function; limits have scorers"
+                f"scoring={self.scoring!r}: one score is expected, as a name or a function; constraints have scorers"
             )
         if not isinstance(self.scorers, Mapping | None):
-            raise UsageError(f"scorers={self.scorers!r}: a scorer for each limit, by name, is expected")
+            raise UsageError(f"scorers={self.scorers!r}: a scorer for each constraint, by name, is expected")
         name = self.scoring if isinstance(self.scoring, str) else "score"
-        scorer = check_scoring(self.estimator, scoring=self.scoring)
-        given = dict(self.scorers or {})
-        problem = Problem(Maximize(name), self.constraints)  # type: ignore[arg-type]
-        wanted = [constraint.metric for constraint in problem.constraints]
-        if "score" in wanted:
-            raise UsageError("a limit is called 'score': that is the objective's name in cv_results_, choose another")
-        without = [metric for metric in wanted if metric not in given]
-        if without:
-            raise UsageError(f"the limit on {without[0]!r} has no scorer: scorers={{{without[0]!r}: ...}}")
-        beside = [metric for metric in given if metric not in wanted]
-        if beside:
-            raise UsageError(f"scorers: there is no limit on {beside[0]!r}; there are {', '.join(wanted) or 'none'}")
-        limits = []
+        scorings = [Scoring(name, check_scoring(self.estimator, scoring=self.scoring), "scorer")]
+        given, wanted = dict(self.scorers or {}), Problem(Maximize(name), self.constraints).metrics[1:]  # type: ignore[arg-type]
         for metric in wanted:
-            limit = get_scorer(given[metric]) if isinstance(given[metric], str) else given[metric]
-            if not callable(limit):
-                raise UsageError(f"scorers: {metric!r} is {limit!r}: a function of (estimator, X, y) is expected")
-            limits.append(Scoring(metric, limit))
-        return Scoring(name, scorer), limits
+            if metric == "score":
+                raise UsageError("a constraint is called 'score': so is the objective in cv_results_; choose another")
+            if metric not in given:
+                raise UsageError(f"the constraint on {metric!r} has no scorer: scorers={{{metric!r}: ...}}")
+        for metric in given:
+            if metric not in wanted:
+                there = ", ".join(wanted) or "none"
+                raise UsageError(f"scorers: there is no constraint on {metric!r}; there are {there}")
+        for metric in wanted:
+            scorer = get_scorer(given[metric]) if isinstance(given[metric], str) else given[metric]
+            if not callable(scorer):
+                raise UsageError(f"scorers: {metric!r} is {scorer!r}: a function of (estimator, X, y) is expected")
+            scorings.append(Scoring(metric, scorer, f"scorer of {metric}"))
+        return scorings
 
-    def _objective(self, name: str) -> Maximize:
-        """The score, with the best that it can be where that is known."""
-        if name.startswith("neg_"):
-            return Maximize(name, best=0.0)
-        bounded = self.scoring is None and (is_classifier(self.estimator) or is_regressor(self.estimator))
-        return Maximize(name, best=1.0 if bounded or name.startswith(_UP_TO_ONE) else None)
-
-    def _study(self, objective: str) -> Study:
-        space = self.space if isinstance(self.space, Space) else Space(self.space)
-        known = self.estimator.get_params()
+    def _study(self, metric: str) -> Study:
+        space, known = Space(self.space), self.estimator.get_params()
         for name in space:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(known))}"
                 raise UsageError(f"{type(self.estimator).__name__} has no parameter {name!r}: {hint}")
+        default = self.scoring is None and (is_classifier(self.estimator) or is_regressor(self.estimator))
+        best = 0.0 if metric.startswith("neg_") else 1.0 if default or metric.startswith(_UP_TO_ONE) else None
         terminator = RegretBound("cv") if self.terminator == "cv" else self.terminator
         return Study(
             space,
-            self._objective(objective),
+            Maximize(metric, best=best),
             self.constraints,
             sampler=Random() if self.sampler is None else self.sampler,  # what bench/search_cv.py found best
             stopper=ACE() if self.stopper is None and terminator is not None else self.stopper,
@@ -224,72 +216,60 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         )
 
     def _route(
-        self, params: Mapping[str, Any], objective: Scoring, limits: Sequence[Scoring]
+        self, params: Mapping[str, Any], scorings: Sequence[Scoring], rows: int
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Hand each scorer what it asked for; what is left for the estimator's `fit` and for splitting."""
+        """Give each scorer its arguments; those left for the estimator's `fit`, and for splitting."""
+        for_fit, name = dict(params), "sensitive_features"
         if _routing_enabled():
             routed = process_routing(self, "fit", **params)
-            for scoring, role in zip((objective, *limits), self._roles(limits), strict=True):
-                scoring.params = dict(routed[role].score)
-            return dict(routed.estimator.fit), dict(routed.splitter.split)
-        for_fit, name = dict(params), "sensitive_features"
-        if name in for_fit:
-            takers = [scoring for scoring in (objective, *limits) if _takes(scoring.scorer, name)]
+            for scoring in scorings:
+                scoring.params = dict(routed[scoring.role].score)
+            for_fit, for_split = dict(routed.estimator.fit), dict(routed.splitter.split)
+        else:
+            takers = [scoring for scoring in scorings if name in for_fit and takes(scoring.scorer, name)]
             for scoring in takers:
                 scoring.params = {name: for_fit[name]}
-            if not _takes(self.estimator.fit, name):
+            if name in for_fit and not takes(self.estimator.fit, name):
                 del for_fit[name]
                 if not takers:
-                    raise UsageError(
-                        f"{name} came, and no scorer takes them: fairway.integrations.sklearn.group_scorer"
-                    )
-        split = {"groups": for_fit.pop("groups")} if "groups" in for_fit else {}
-        return for_fit, split
-
-    @staticmethod
-    def _roles(limits: Sequence[Scoring]) -> list[str]:
-        return ["scorer", *(f"scorer of {limit.name}" for limit in limits)]
+                    raise UsageError(f"no scorer takes {name}: make one with fairway.integrations.sklearn.group_scorer")
+            for_split = {"groups": for_fit.pop("groups")} if "groups" in for_fit else {}
+        for scoring in scorings:
+            if name in scoring.params:
+                groups = scoring.params[name]
+                if isinstance(groups, Mapping):  # columns by name become a table
+                    groups = np.column_stack([np.asarray(column, dtype=object) for column in groups.values()])
+                if _num_samples(groups) != rows:
+                    raise UsageError(f"{name} has {_num_samples(groups)} rows and X has {rows}: as many are expected")
+                scoring.params = {**scoring.params, name: groups}
+        return for_fit, for_split
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Who is handed what, for scikit-learn's metadata routing."""
-        objective, limits = self._scorings()
+        """The arguments that each part takes, for scikit-learn's metadata routing."""
         to_fit = MethodMapping().add(caller="fit", callee="fit")
         router = MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=to_fit)
-        both = MethodMapping().add(caller="score", callee="score").add(caller="fit", callee="score")
-        in_fit = MethodMapping().add(caller="fit", callee="score")
-        for scoring, role in zip((objective, *limits), self._roles(limits), strict=True):
-            router.add(**{role: scoring.scorer}, method_mapping=both if scoring is objective else in_fit)
+        for i, scoring in enumerate(self._scorings()):
+            mapping = MethodMapping().add(caller="fit", callee="score")
+            if i == 0:
+                mapping.add(caller="score", callee="score")
+            router.add(**{scoring.role: scoring.scorer}, method_mapping=mapping)
         return router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
 
-    # What came of it
-
-    def _warn_of_undefined(self, objective: Scoring) -> None:
-        left_out = max((record.notes.get("undefined", 0) for record in self.study_.trials), default=0)
-        if left_out:
-            folds = "1 fold shows" if left_out == 1 else f"{left_out} folds show"
-            warnings.warn(
-                f"{folds} one class only, where {objective.name} is not defined: left out of {self.n_splits_}",
-                stacklevel=3,
-            )
-
     def _without_best(self, study: Study) -> ConstrainedSearchCV:
-        """Nothing may be shipped: say what came nearest."""
+        """Say which configuration came nearest: nothing is feasible."""
         if study.ended == "interrupted":
             raise KeyboardInterrupt
-        measured = [record for record in study.trials if record.feasible is False]
-        said = (
-            f"none of {len(study.trials)} configurations had all {self.n_splits_} folds when the search ended "
-            f"({study.ended}): give it more time"
-        )
-        if measured:
-            history = study.history
-            closest = int(history.number[np.nanargmin(np.where(history.violation > 0, history.violation, np.nan))])
+        said, history = f"none of {len(study.trials)} configurations", study.history
+        if history.infeasible.any():
+            closest = int(history.number[np.nanargmin(np.where(history.infeasible, history.violation, np.nan))])
             record = study.trials[closest]
             shown = ", ".join(f"{name} {value:.4g}" for name, value in record.metrics.items() if value is not None)
-            said = (
-                f"none of {len(study.trials)} configurations is within the limits; the nearest had {shown} with "
-                f"{dict(record.params)}: loosen a limit, widen the space, or search longer (study_ keeps all of it)"
+            said += (
+                f" is within the limits; the nearest had {shown} with {dict(record.params)}: "
+                "loosen a limit, widen the space, or search longer (study_ keeps all of it)"
             )
+        else:
+            said += f" had all {self.n_splits_} folds when the search ended ({study.ended}): give it more time"
         if self.refit:
             raise StudyFailed(said)
         warnings.warn(said, stacklevel=3)
@@ -325,19 +305,11 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         return getattr(self, "best_estimator_", self.estimator).classes_
 
     def __getstate__(self) -> dict[str, Any]:
-        """A study does not pickle: a copy in another process would not be the study. What it consists of does."""
         state = dict(super().__getstate__())
-        if "study_" in state:
-            study = state["study_"]
-            rules = {"sampler": study.sampler, "stopper": study.stopper, "terminator": study.terminator}
-            state["study_"] = (study.space, study.problem, {**rules, "storage": study.log, "seed": study.seed})
-        return state
+        return {**state, "study_": reopened(state["study_"])} if "study_" in state else state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        if "study_" in state:
-            space, problem, rest = state["study_"]
-            state = {**state, "study_": Study(space, problem.objective, problem.constraints, **rest)}
-        super().__setstate__(state)
+        super().__setstate__({**state, "study_": state["study_"]()} if "study_" in state else state)
 
     def __sklearn_tags__(self) -> Any:
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
@@ -348,35 +320,3 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         tags.input_tags.pairwise = inner.input_tags.pairwise
         tags.input_tags.sparse = inner.input_tags.sparse
         return tags
-
-
-def _by_row(name: str, given: Any, data: Any) -> Any:
-    """What is handed to a scorer with each fold's rows; columns by name become a table."""
-    if name == "sensitive_features":
-        if isinstance(given, Mapping):
-            given = np.column_stack([np.asarray(column, dtype=object) for column in given.values()])
-        if _num_samples(given) != _num_samples(data):
-            raise UsageError(
-                f"{name} has {_num_samples(given)} rows and X has {_num_samples(data)}: as many are expected"
-            )
-    return given
-
-
-def _check_splits(splits: Sequence[tuple[Any, Any]], cv: Any) -> None:
-    if not splits:
-        raise UsageError(f"cv={repr(cv)[:80]} gives no split: it may have been used up by an earlier fit")
-    for k, (train, test) in enumerate(splits):
-        for rows, what in ((train, "train on"), (test, "judge by")):
-            if len(rows) == 0:
-                raise UsageError(f"cv: split {k} has no rows to {what}")
-
-
-def _takes(scorer: Scorer, name: str) -> bool:
-    """Whether a function has an argument of this name, and use for it."""
-    if isinstance(scorer, GroupScorer) and not scorer.needs_groups:
-        return False
-    try:
-        parameters = inspect.signature(scorer).parameters
-    except (TypeError, ValueError):
-        return False
-    return name in parameters

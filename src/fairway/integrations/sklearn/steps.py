@@ -1,4 +1,4 @@
-"""scikit-learn's iterative learners as training loops: `partial_fit`, or `fit` with `warm_start`, step by step."""
+"""scikit-learn's iterative estimators as training loops: `partial_fit`, or `fit` with `warm_start`, step by step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fairway.checks import whole
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 
-_SIZES = ("n_estimators", "max_iter")  # of a learner with warm_start: how far it goes
+_SIZES = ("n_estimators", "max_iter")  # of an estimator with warm_start
 
 
 def fit_steps(
@@ -25,10 +25,10 @@ def fit_steps(
 ) -> Iterator[Any]:
     """Train an estimator in `total` steps, and yield it after each; the loop ends by itself when the trial is stopped.
 
-    One with `partial_fit` sees all rows at each step, shuffled by `trial.seed`; one with `warm_start` (forests,
-    boosting, networks, linear models) grows evenly to its own `n_estimators` or `max_iter`. The parameters of the trial
-    are yours to set: `fit_steps(trial, SGDClassifier(**trial.params), ...)`. What is yielded is the one estimator that
-    goes on training: a checkpoint to be kept is a copy of it.
+    An estimator with `partial_fit` sees all rows at each step, shuffled by `trial.seed`; one with `warm_start`
+    (forests, boosting, networks, linear models) grows evenly to its own `n_estimators` or `max_iter`. Set the trial's
+    parameters yourself: `fit_steps(trial, SGDClassifier(**trial.params), ...)`. Every step yields the same estimator,
+    which continues training: to keep a checkpoint, copy it.
 
     >>> import fairway as fw
     >>> from sklearn.datasets import make_classification
@@ -59,21 +59,21 @@ def fit_steps(
 
 
 def _passes(model: Any, seed: int, data: Any, truth: Any, fit_params: dict[str, Any]) -> Iterator[Any]:
-    """One pass over all rows at a time, in a fresh order."""
-    random = check_random_state(seed)
-    rows = _num_samples(data)
+    """One pass over all rows per step, in a fresh order."""
+    random, rows = check_random_state(seed), _num_samples(data)
     if is_classifier(model):
         fit_params = {"classes": np.unique(np.asarray(truth)), **fit_params}
-    by_row = {name: value for name, value in fit_params.items() if name == "sample_weight" and value is not None}
+    weight = fit_params.get("sample_weight")
     while True:
         order = random.permutation(rows)
-        shuffled = {name: _safe_indexing(value, order) for name, value in by_row.items()}
+        if weight is not None:
+            fit_params = {**fit_params, "sample_weight": _safe_indexing(weight, order)}
         label = None if truth is None else _safe_indexing(truth, order)
-        yield model.partial_fit(_safe_indexing(data, order), label, **{**fit_params, **shuffled})
+        yield model.partial_fit(_safe_indexing(data, order), label, **fit_params)
 
 
 def _growth(model: Any, data: Any, truth: Any, total: int, fit_params: dict[str, Any]) -> Iterator[Any]:
-    """One `fit` after another, each going on where the last one ended."""
+    """One `fit` after another, each continuing where the last one ended."""
     settings = model.get_params(deep=False)
     size = next((name for name in _SIZES if name in settings), None)
     if "warm_start" not in settings or size is None or settings.get("solver") == "liblinear":  # which ignores it
@@ -85,12 +85,10 @@ def _growth(model: Any, data: Any, truth: Any, total: int, fit_params: dict[str,
     if final < total:
         raise UsageError(f"{type(model).__name__} has {size}={final}: it cannot be trained in {total} steps")
     model.set_params(warm_start=True)
-    counts_all = size == "n_estimators" or isinstance(
-        model, HistGradientBoostingClassifier | HistGradientBoostingRegressor
-    )
+    boosting = isinstance(model, HistGradientBoostingClassifier | HistGradientBoostingRegressor)
     for step in range(1, total + 1):
         before, now = round((step - 1) * final / total), round(step * final / total)
-        model.set_params(**{size: now if counts_all else now - before})  # others count what a fit adds
+        model.set_params(**{size: now if boosting or size == "n_estimators" else now - before})  # others count per fit
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # on the way there
             model.fit(data, truth, **fit_params)
