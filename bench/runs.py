@@ -50,8 +50,8 @@ def digest(*parts: object) -> str:
 
 def simulation_sources() -> list[Path]:
     """The parts of fairway that a simulated study runs."""
-    parts = ("stoppers", "samplers", "models", "engine", "runners/virtual.py", "runners/recording.py", "runners/run.py")
-    files = ("feasibility", "history", "interval", "problem", "seeds", "space", "study")
+    parts = ("stoppers", "samplers", "models", "engine", "runners/recording.py", "runners/run.py")
+    files = ("feasibility", "history", "interval", "problem", "seeds", "simulation", "space", "study")
     return [SOURCES / part for part in (*parts, *(f"{name}.py" for name in files))]
 
 
