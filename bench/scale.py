@@ -33,7 +33,7 @@ from fairway.engine.driver import Driver
 from fairway.engine.durability import NEWS_SECONDS, SEND_SECONDS
 from fairway.engine.events import Reported
 from fairway.runners.exchange import Exchange, Line
-from fairway.runners.worker import Batches
+from fairway.runners.worker import Reports
 
 WORKERS = (10, 30, 100, 300, 1000, 3000, 10_000)
 PACES = {"10 reports a second": 10.0, "1 report a second": 1.0, "6 reports a minute": 0.1}
@@ -83,10 +83,10 @@ def measure(lines: int = 64, rounds: int = 40) -> Costs:
                 assert observation is not None
                 driver.settle(observation)
                 with drained([driver.batch], WallClock.ns()) as waiting:
-                    far.send(Batches(waiting))
+                    far.send(Reports(waiting))
             hear.append(_timed(exchange.hear, ours) / lines)
-            tell.append(_timed(exchange.tell, ours) / lines)
-            look.append(_timed(exchange.tell, ours) / lines)
+            tell.append(_timed(exchange.pass_on, ours) / lines)
+            look.append(_timed(exchange.pass_on, ours) / lines)
             for far, _ in there:
                 while far.poll():
                     events += far.recv().events

@@ -19,7 +19,7 @@ from typing import Any
 from fairway.engine.durability import NEWS_SECONDS
 from fairway.engine.events import Reported
 from fairway.engine.owner import Owner
-from fairway.runners.worker import Batches, Done, News
+from fairway.runners.worker import Done, News, Reports
 
 
 class Line:
@@ -83,7 +83,7 @@ class Exchange:
             self._selector.unregister(line)
 
     def _serve(self) -> None:
-        clock, told = self._journal.clock.ns, 0
+        clock, passed_on = self._journal.clock.ns, 0
         while True:
             ready = self._selector.select(NEWS_SECONDS)
             with self._lock:
@@ -93,9 +93,9 @@ class Exchange:
                 lines = [key.data for key, _ in ready if key.data in self._lines]
                 try:
                     self.hear(lines)
-                    if clock() - told >= NEWS_SECONDS * 1e9:
-                        told = clock()
-                        self.tell(self._lines)
+                    if clock() - passed_on >= NEWS_SECONDS * 1e9:
+                        passed_on = clock()
+                        self.pass_on(self._lines)
                 except Exception as error:  # noqa: BLE001 - above all, that the log cannot be written
                     for line in list(self._lines):
                         self._forget(line)
@@ -103,7 +103,7 @@ class Exchange:
 
     def hear(self, lines: Sequence[Line]) -> None:
         """Write what lines report, then tell their hands which trials are done."""
-        batches: list[Reported] = []
+        reported: list[Reported] = []
         done: list[tuple[Line, Done]] = []
         for line in lines:
             try:
@@ -113,16 +113,16 @@ class Exchange:
                 line.inbox.put(error)
                 continue
             for message in messages:
-                if isinstance(message, Batches):
-                    batches += message.batches
+                if isinstance(message, Reports):
+                    reported += message.events
                 else:
                     done.append((line, message))
-        if batches:
-            self._journal.append(*batches)
+        if reported:
+            self._journal.append(*reported)
         for line, message in done:
             line.inbox.put(message)
 
-    def tell(self, lines: Iterable[Line]) -> None:
+    def pass_on(self, lines: Iterable[Line]) -> None:
         """Send each worker what it has not seen."""
         roster = self._journal.roster
         self._journal.follow()

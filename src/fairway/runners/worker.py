@@ -3,7 +3,7 @@
 One thread sends, another receives, and neither holds the referee while it waits for the other side: so the training
 loop and the exchange never block each other. After the referee and the function, the messages to a worker are `Begin`,
 `News`, a bool (the end of its trial is in the log, unless another worker was first) and None (no more trials). Those
-from a worker are a string (why it cannot start; empty if it can), `Batches` and `Done`.
+from a worker are a string (why it cannot start; empty if it can), `Reports` and `Done`.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class News(NamedTuple):
     position: int
 
 
-class Batches(NamedTuple):
+class Reports(NamedTuple):
     """What a worker has reported since the last ones."""
 
-    batches: list[Reported]
+    events: list[Reported]
 
 
 class Done(NamedTuple):
@@ -162,7 +162,7 @@ class _Worker:
                 events, self._events = self._events, []
             try:
                 if events:
-                    self._connection.send(Batches(events))
+                    self._connection.send(Reports(events))
                 if done is not None:
                     self._connection.send(done)
             except OSError:

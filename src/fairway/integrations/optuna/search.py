@@ -1,0 +1,238 @@
+"""Our samplers and terminators in an Optuna study, and whole studies carried there and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler
+from optuna.search_space import IntersectionSearchSpace
+from optuna.trial import FrozenTrial, TrialState
+
+from fairway.engine.events import Reported
+from fairway.errors import SpaceExhausted, UsageError
+from fairway.integrations.optuna.table import (
+    Table,
+    checkpoint_of,
+    constraints_of,
+    distribution_of,
+    excess,
+    history_of,
+    objective_of,
+)
+from fairway.parameters import Value
+from fairway.problem import Constraint
+from fairway.samplers.gp import GP
+from fairway.samplers.random import Random
+from fairway.samplers.sampler import Sampler
+from fairway.samplers.tpe import CTPE
+from fairway.seeds import fresh_seed, stream
+from fairway.stoppers.never import Never
+from fairway.study import Study
+from fairway.terminators.terminator import Terminator
+
+
+class FairwaySampler(BaseSampler):
+    """Any sampler of fairway as an Optuna sampler; constraints are those that trials set with `trial.set_constraint`.
+
+    Parameters that only some trials have are sampled at random; so are all others until there are finished trials.
+
+    >>> import fairway as fw, optuna
+    >>> optuna.logging.set_verbosity(optuna.logging.ERROR)
+    >>> study = optuna.create_study(sampler=FairwaySampler(fw.TPE(), seed=0))
+    >>> study.optimize(lambda trial: trial.suggest_float("x", -1.0, 1.0) ** 2, n_trials=40)
+    >>> abs(study.best_params["x"]) < 0.05
+    True
+    """
+
+    def __init__(self, sampler: Sampler, *, seed: int | None = None) -> None:
+        if not isinstance(sampler, Sampler):
+            raise UsageError(f"FairwaySampler({sampler!r}): a sampler of fairway is expected")
+        self.sampler = sampler
+        self.seed = fresh_seed() if seed is None else seed
+        self._search_space = IntersectionSearchSpace(include_pruned=True)
+
+    def reseed_rng(self) -> None:
+        self.seed = fresh_seed()
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        del trial
+        return _varying(self._search_space, study)
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        if not search_space:
+            return {}
+        table = Table.of(search_space)
+        trials = [each for each in study.get_trials(deepcopy=False) if each.number != trial.number]
+        history = history_of(study, trials, table, self.seed)
+        try:
+            x = self.sampler.next_point(history, stream(self.seed, trial.number, "sampler"))
+        except SpaceExhausted:  # an Optuna study continues, and repeats configurations
+            return {}
+        return table.to_theirs(table.space.decode(np.nan_to_num(x, nan=0.5)))
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        del study
+        table = Table.of({param_name: param_distribution})
+        x = stream(self.seed, trial.number, f"sampler {param_name}").random(1)
+        return table.to_theirs(table.space.decode(x))[param_name]
+
+
+def CTPESampler(*, seed: int | None = None, **settings: Any) -> FairwaySampler:  # noqa: N802 - named like Optuna's
+    """c-TPE as an Optuna sampler; `settings` are those of `fw.CTPE`.
+
+    >>> CTPESampler(seed=0, start=5).sampler.start
+    5
+    """
+    return FairwaySampler(CTPE(**settings), seed=seed)
+
+
+def GPSampler(*, seed: int | None = None, **settings: Any) -> FairwaySampler:  # noqa: N802
+    """The constrained Gaussian process as an Optuna sampler; `settings` are those of `fw.GP`.
+
+    >>> GPSampler(seed=0, start=5).sampler.start
+    5
+    """
+    return FairwaySampler(GP(**settings), seed=seed)
+
+
+def terminate_when(terminator: Terminator) -> Callable[[optuna.Study, FrozenTrial], None]:
+    """A callback that stops an Optuna study when our terminator says so; the user attribute "ended" says why.
+
+    >>> import fairway as fw, optuna
+    >>> optuna.logging.set_verbosity(optuna.logging.ERROR)
+    >>> study = optuna.create_study(sampler=CTPESampler(seed=0))
+    >>> objective = lambda trial: trial.suggest_float("x", -1.0, 1.0) ** 2
+    >>> study.optimize(objective, n_trials=500, callbacks=[terminate_when(fw.Plateau(20))])
+    >>> study.user_attrs["ended"]
+    'nothing better for 20 trials, after 37 trials'
+    """
+    if not isinstance(terminator, Terminator):
+        raise UsageError(f"terminate_when({terminator!r}): a terminator of fairway is expected")
+    search_space, last = IntersectionSearchSpace(include_pruned=True), 0
+
+    def callback(study: optuna.Study, trial: FrozenTrial) -> None:
+        nonlocal last
+        del trial
+        distributions, trials = _varying(search_space, study), study.get_trials(deepcopy=False)
+        finished = sum(each.state.is_finished() for each in trials)
+        if not distributions or last and finished < last + terminator.pause(last):
+            return
+        last = finished
+        verdict = terminator.check(history_of(study, trials, Table.of(distributions), seed=0))
+        if verdict:
+            study.set_user_attr("ended", verdict.reason)
+            study.stop()
+
+    return callback
+
+
+def _varying(search_space: IntersectionSearchSpace, study: optuna.Study) -> dict[str, BaseDistribution]:
+    """The parameters that all trials have had so far, and that can take more than one value."""
+    return {name: each for name, each in search_space.calculate(study).items() if not each.single()}
+
+
+def from_optuna(study: optuna.Study, *, metric: str = "value", **settings: Any) -> Study:
+    """A study of ours with the finished trials of an Optuna study; `settings` are those of `fw.Study`.
+
+    Options of categories that are not JSON scalars become their index. Parameters that only some of its trials have are
+    refused: fairway declares a space, with `when=`, before it searches.
+
+    >>> import fairway as fw, optuna
+    >>> optuna.logging.set_verbosity(optuna.logging.ERROR)
+    >>> theirs = optuna.create_study()
+    >>> theirs.optimize(lambda trial: trial.suggest_float("x", -1.0, 1.0) ** 2, n_trials=20)
+    >>> ours = from_optuna(theirs, seed=0)
+    >>> ours.best.metrics["value"] == theirs.best_value
+    True
+    """
+    trials = study.get_trials(deepcopy=False)
+    finished = [trial for trial in trials if trial.state.is_finished() and trial.params]
+    if not finished:
+        raise UsageError("the Optuna study has no finished trial: there is nothing to carry over")
+    common = finished[0].distributions
+    for trial in finished:
+        different = set(trial.distributions) ^ set(common)
+        if different or trial.distributions != common:
+            name = min(different) if different else next(n for n in common if trial.distributions[n] != common[n])
+            raise UsageError(
+                f"parameter {name!r} is not the same in all trials of the Optuna study (trial {trial.number}); "
+                "declare the space in fairway, with when=, and enqueue the trials that matter"
+            )
+    table, constraints = Table.of(common, scalars=True), constraints_of(finished)
+    rules: dict[str, Any] = {name: settings.pop(name, None) for name in ("sampler", "stopper", "terminator")}
+    objective, listed = objective_of(study, metric), list(constraints.values())
+    loader = Study(table.space, objective, listed, sampler=Random(), stopper=Never(), **settings)
+    for trial in finished:
+        _carry(loader, trial, table.to_ours(trial.params), metric, constraints)
+    settings |= rules | {"storage": loader.log, "seed": loader.seed}
+    return Study(table.space, objective, listed, **settings)
+
+
+def _carry(
+    study: Study, trial: FrozenTrial, params: Mapping[str, Value], metric: str, constraints: Mapping[str, Constraint]
+) -> None:
+    """Repeat a trial of Optuna here; a pruned one becomes a stopped one."""
+    study.enqueue(params)
+    ours = study.ask()
+    if trial.user_attrs:
+        ours.note(optuna={name: str(value) for name, value in trial.user_attrs.items()})
+    checkpoint = checkpoint_of(trial, list(constraints))
+    if checkpoint is None:
+        study.tell(ours, failed=f"{trial.state.name.lower()} in Optuna")
+        return
+    known = {name: value for name, value in zip(constraints, checkpoint.values, strict=True) if value is not None}
+    if trial.state == TrialState.PRUNED:
+        ours.report({metric: checkpoint.objective, **known}, step=checkpoint.step)
+        ours.driver.cut("pruned in Optuna")
+        study.tell(ours)
+    else:
+        study.tell(ours, {metric: checkpoint.objective, **known})
+
+
+def to_optuna(study: Study, storage: Any = None, name: str | None = None) -> optuna.Study:
+    """An Optuna study with all finished trials of ours, their curves and constraints, for its tools and dashboard.
+
+    A constraint's value there is how far it lies beyond its limit; one that was never measured is `UNKNOWN`, far beyond
+    it. Stopped trials become pruned ones, with the reason as a user attribute.
+
+    >>> import fairway as fw
+    >>> ours = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], seed=0)
+    >>> ours.optimize(lambda trial: {"auc": trial.params["x"], "eod": trial.params["x"] / 2}, trials=5)
+    >>> theirs = to_optuna(ours)
+    >>> theirs.best_value == ours.best.metrics["auc"]
+    True
+    """
+    objective, constraints = study.problem.objective, study.problem.constraints
+    direction: Literal["maximize", "minimize"] = "maximize" if objective.sign < 0 else "minimize"
+    there = optuna.create_study(storage=storage, study_name=name or study.name, direction=direction)
+    curves: dict[int, dict[int, float]] = {}
+    for event in study.log.read(0):
+        if isinstance(event, Reported):
+            pairs = zip(event.step.tolist(), event.objective.tolist(), strict=True)
+            curves.setdefault(event.number, {}).update(pairs)
+    states = {"completed": TrialState.COMPLETE, "stopped": TrialState.PRUNED, "failed": TrialState.FAIL}
+    for record in study.trials:
+        if record.status == "running":
+            continue
+        over = {each.metric: excess(each, record.metrics.get(each.metric)) for each in constraints}
+        there.add_trial(
+            optuna.trial.create_trial(
+                state=states[record.status],
+                value=None if record.status == "failed" else record.metrics.get(objective.metric),
+                params=dict(record.params),
+                distributions={key: distribution_of(study.space[key]) for key in record.params},
+                intermediate_values=curves.get(record.number, {}),
+                user_attrs={**({"reason": record.reason} if record.reason else {}), **record.notes},
+                system_attrs={"constraints": list(over.values())} if over else {},
+                constraints=over,
+            )
+        )
+    return there
