@@ -93,6 +93,7 @@ def server(testrun_uid):
     Its folder is not pytest's: another run of tests by the same person would lock its user out of that one.
     """
     with faults.postgres(Path(tempfile.gettempdir()) / f"fairway-postgres-{testrun_uid}") as uri:
+        faults.spare_the_disk(uri)
         yield uri
 
 

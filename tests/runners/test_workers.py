@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import fairway as fw
+from fairway.engine.clock import WallClock
 from fairway.engine.events import Reported, Told
 from fairway.engine.verify import verify
 from fairway.storage.memory import MemoryLog
@@ -195,15 +196,29 @@ def test_a_function_whose_module_is_gone_is_said(make_study, tmp_path, monkeypat
         make_study().optimize(vanishing.train, trials=2, workers=2)
 
 
+class Patient(WallClock):
+    """The machine's clock, but it stands still until three files are in a folder, and is two seconds later then."""
+
+    def __init__(self, folder):
+        self._folder, self._stood = folder, WallClock.ns()
+
+    def ns(self):
+        return WallClock.ns() + 2_000_000_000 if len(list(self._folder.iterdir())) == 3 else self._stood
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_timeouts_are_totals_over_all_workers(make_study, backend):
+def test_timeouts_are_totals_over_all_workers(make_study, tmp_path, backend):
     def slow(trial):
+        (tmp_path / str(trial.number)).touch()
+        wait_for(3, tmp_path)  # however long a worker takes to start
         for _ in trial.steps(1000):
             time.sleep(0.01)
             trial.report(auc=0.5, eod=0.1)
 
     study = make_study(fw.Never())
+    study.owner.clock = Patient(tmp_path)
     study.optimize(slow, timeout=1.0, workers=3, backend=backend)
+    study.owner.clock = WallClock()
     assert study.ended == "the timeout of 1 s has passed"
     assert study.counts["stopped"] == len(study.trials) == 3
     assert {trial.reason for trial in study.trials} == {"the timeout of 1 s has passed"}
