@@ -240,7 +240,7 @@ class Study:
 
     @property
     def trials(self) -> list[TrialRecord]:
-        """Every trial so far, by number; reports of running ones show within a second."""
+        """Every trial so far, by number; reports of running ones show within a second, or in memory at the next one."""
         return [self.owner.ledger.record(number) for number in range(len(self.owner.ledger.courses))]
 
     @property

@@ -22,7 +22,8 @@ class Trial:
     `driver` is for what runs trials without being the user: simulators, callbacks, other tuners.
 
     >>> import fairway as fw
-    >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], seed=0)
+    >>> limits = [fw.AtMost("eod", 0.25)]
+    >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), limits, stopper=fw.Never(), seed=0)
     >>> trial = study.ask()
     >>> for step in trial.steps(3):
     ...     decision = trial.report(auc=0.7 + step / 100, eod=lambda: 0.2)
