@@ -4,7 +4,8 @@
 
 Run it in two checkouts and compare what it prints, line by line. Simulated studies of `bench.policies` (three settings
 a recording, three seeds, every rule) and what each sampler proposes: a line holds the SHA-256 of the whole log, event
-by event, with every number exact. Fields that a log did not have before are left out.
+by event, with every number exact. Of a sentence it counts that there is one, not how it is worded; fields that a log
+did not have before are left out.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bench.papers.ace_tables import WORKERS
 from bench.policies import OBJECTIVE, RECORDINGS, RULES, SAMPLERS, SETTINGS
 
 ADDED = {"by_stopper", "means"}  # to `Told`, so that a summary equals the whole log
+SENTENCES = ("reason", "verdict")  # may be worded anew; that there is one may not change
 RENAMED = {"times_lost": "losses", "stop_reason": "verdict"}
 SEEDS = 3
 TRIALS = 40
@@ -34,6 +36,7 @@ def digest(study: fw.Study) -> str:
     for event in study.log.read(0):
         content = {RENAMED.get(item.name, item.name): _exact(getattr(event, item.name)) for item in fields(event)}
         content = {name: value for name, value in content.items() if name not in ADDED}
+        content |= {name: bool(content[name]) for name in SENTENCES if name in content}
         content.get("config", {}).pop("wording", None)
         lines.append(json.dumps([type(event).__name__, content], sort_keys=True))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
