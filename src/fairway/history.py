@@ -112,6 +112,11 @@ class History:
         """The row indices from best to worst: feasible, infeasible, unknown, failed."""
         return feasibility.order(self.loss, self.violation)
 
+    @property
+    def best_first(self) -> NDArray[np.intp]:
+        """The row indices of the trials that did not fail, from best to worst."""
+        return self.order[: np.count_nonzero(~self.failed)]
+
 
 class Means:
     """Corrects the losses of trials with missing folds.

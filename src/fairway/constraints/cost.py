@@ -35,7 +35,7 @@ def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None 
     >>> latency(len, ["good", "bad"], quantile=0.5, seconds=0.01) > 0
     True
     """
-    fraction(quantile, "quantile", ends=True)
+    fraction(quantile, "quantile", ends=(0, 1))
     positive(seconds, "seconds", what="number of seconds")
     predict = getattr(model, "predict", model)
     if not callable(predict):

@@ -16,7 +16,7 @@ from dataclasses import KW_ONLY, dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import positive, whole
+from fairway.checks import checked, positive, whole
 from fairway.history import History
 from fairway.parameters import Value
 from fairway.samplers.sampler import Sampler
@@ -43,21 +43,19 @@ class Blend(Sampler):
 
     start_at: Mapping[str, Value] | None = None
     _: KW_ONLY
-    threads: int = 3
-    step: float = 0.2
+    threads: int = field(default=3, metadata=checked(whole))
+    step: float = field(default=0.2, metadata=checked(positive))
     around: CTPE = field(default_factory=CTPE)
 
     def __post_init__(self) -> None:
-        whole(self.threads, "threads")
-        positive(self.step, "step", what="number")
+        super().__post_init__()
         if isinstance(self.around, Mapping):  # from JSON
             object.__setattr__(self, "around", CTPE(**{k: v for k, v in self.around.items() if k != "kind"}))
 
     def propose(self, history: History, rng: np.random.Generator) -> Array:
         if not len(history) and not len(history.pending) and self.start_at is not None:
             return np.nan_to_num(history.space.encode(self.start_at), nan=0.5)
-        measured = np.count_nonzero(~history.failed)
-        if not measured or rng.random() >= self._local_share(history):
+        if history.failed.all() or rng.random() >= self._local_share(history):
             return self.around.propose(history, rng)
         centres = self._centres(history)
         weights = 0.5 ** np.arange(len(centres))
@@ -71,7 +69,7 @@ class Blend(Sampler):
     def _centres(self, history: History) -> list[int]:
         """The rows of the best trials, each the best of its neighbourhood."""
         taken, centres = np.zeros(len(history), bool), []
-        for row in history.order[: np.count_nonzero(~history.failed)]:
+        for row in history.best_first:
             if not taken[row]:
                 centres.append(int(row))
                 taken |= self._near(history, int(row))

@@ -8,13 +8,13 @@ forest, failed rows of both; running trials count as bad.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import fraction, whole
+from fairway.checks import checked, fraction, whole
 from fairway.errors import MissingDependency
 from fairway.history import History
 from fairway.samplers.sampler import Sampler
@@ -34,15 +34,10 @@ class BORE(Sampler):
     BORE(start=10, gamma=0.2, trees=50)
     """
 
-    start: int = 10
+    start: int = field(default=10, metadata=checked(whole, least=2))
     _: KW_ONLY
-    gamma: float = 0.25
-    trees: int = 50
-
-    def __post_init__(self) -> None:
-        whole(self.start, "start", least=2)
-        whole(self.trees, "trees")
-        fraction(self.gamma, "gamma")
+    gamma: float = field(default=0.25, metadata=checked(fraction))
+    trees: int = field(default=50, metadata=checked(whole))
 
     def propose(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
         d, ran = len(history.space), ~history.failed
@@ -52,7 +47,7 @@ class BORE(Sampler):
         x = x[history.is_new(x)]
         if not len(x):
             return rng.random(d)
-        order = history.order[: np.count_nonzero(ran)]
+        order = history.best_first
         good = np.zeros(len(history), bool)
         good[order[: max(1, round(self.gamma * len(order)))]] = True
         points = np.concatenate([history.x[ran], history.pending])

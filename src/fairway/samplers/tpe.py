@@ -20,14 +20,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import flag, fraction, positive, whole
-from fairway.errors import UsageError
+from fairway.checks import checked, flag, fraction, one_of, positive, whole
 from fairway.history import History
 from fairway.samplers.sampler import Sampler
 
@@ -61,27 +60,16 @@ class TPE(Sampler):
     True
     """
 
-    start: int = 10
+    start: int = field(default=10, metadata=checked(whole))
     _: KW_ONLY
-    gamma: float = 0.25
-    growth: Literal["sqrt", "linear"] = "sqrt"
-    candidates: int = 64
-    neighbours: bool = True
-    ranked: bool = True
-    bandwidth: float = 1.059
-    floor: float = 0.01
-    stay: float = 0.8
-
-    def __post_init__(self) -> None:
-        whole(self.start, "start")
-        whole(self.candidates, "candidates")
-        for name in ("gamma", "bandwidth", "floor"):
-            positive(getattr(self, name), name, what="number")
-        fraction(self.stay, "stay")
-        for name in ("neighbours", "ranked"):
-            flag(getattr(self, name), name)
-        if self.growth not in ("sqrt", "linear"):
-            raise UsageError(f"growth={self.growth!r}: 'sqrt' or 'linear' is expected")
+    gamma: float = field(default=0.25, metadata=checked(positive))
+    growth: Literal["sqrt", "linear"] = field(default="sqrt", metadata=checked(one_of, options=("sqrt", "linear")))
+    candidates: int = field(default=64, metadata=checked(whole))
+    neighbours: bool = field(default=True, metadata=checked(flag))
+    ranked: bool = field(default=True, metadata=checked(flag))
+    bandwidth: float = field(default=1.059, metadata=checked(positive))
+    floor: float = field(default=0.01, metadata=checked(positive))
+    stay: float = field(default=0.8, metadata=checked(fraction))
 
     def propose(self, history: History, rng: np.random.Generator) -> Points:
         d = len(history.space)
@@ -143,14 +131,9 @@ class CTPE(TPE):
     True
     """
 
-    relative: bool = True
-    feasible_split: bool = True
-    naive: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("relative", "feasible_split", "naive"):
-            flag(getattr(self, name), name)
+    relative: bool = field(default=True, metadata=checked(flag))
+    feasible_split: bool = field(default=True, metadata=checked(flag))
+    naive: bool = field(default=False, metadata=checked(flag))
 
     def _log_ratio(self, log_ratio: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
         return super()._log_ratio(log_ratio, gamma) if self.relative and not self.naive else log_ratio

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 
-from fairway.checks import fraction, whole
+from fairway.checks import checked, fraction, positive_finite, whole
 from fairway.history import History
 from fairway.seeds import stream
-from fairway.terminators.terminator import Terminator, Verdict, compared, finite, not_yet, spaced, trials, usable
+from fairway.terminators.terminator import Terminator, Verdict, compared, not_yet, spaced, trials, usable
 
 _LARGEST = 1e100  # its square is still finite
 
 
 @dataclass(frozen=True)
 class _Improvement(Terminator):
-    threshold: float
+    threshold: float = field(metadata=checked(positive_finite))
     _: KW_ONLY
-    start: int = 20
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threshold", finite(self.threshold, "threshold"))
-        object.__setattr__(self, "start", whole(self.start, "start", least=2))
+    start: int = field(default=20, metadata=checked(whole, least=2))
 
     def check(self, history: History) -> Verdict:
         wait = not_yet(history, self.start)
@@ -75,9 +71,7 @@ class ProbabilityOfImprovementBelow(_Improvement):
     (True, {'x': 12})
     """
 
-    def __post_init__(self) -> None:
-        fraction(self.threshold, "threshold")
-        super().__post_init__()
+    threshold: float = field(metadata=checked(fraction))
 
     def _promise(self, expected: float, probability: float) -> tuple[float, str]:
         del expected
@@ -86,24 +80,16 @@ class ProbabilityOfImprovementBelow(_Improvement):
 
 def _next_trial(history: History) -> tuple[float, float]:
     """The highest expected improvement in the space, and the probability of improvement there."""
-    from fairway.models.acquisition import (  # noqa: PLC0415 - SciPy loads slowly
-        log_expected_improvement,
-        log_probability_below,
-    )
-    from fairway.models.search import Surface, Term  # noqa: PLC0415
-    from fairway.terminators.surrogate import Surrogate  # noqa: PLC0415
+    from fairway.terminators.surrogate import Surrogate  # noqa: PLC0415 - SciPy loads slowly
 
     rows = usable(history)
     surrogate = Surrogate(history, rows, rows)
-    best = float(surrogate.objective.predict(surrogate.z[history.feasible[rows]])[0].min())
-    feasibility = surrogate.feasibility()
-    gain = Term(surrogate.objective, lambda mean, deviation: log_expected_improvement(mean, deviation, best))
-    chance = Term(surrogate.objective, lambda mean, deviation: log_probability_below(mean, deviation, best))
+    gain, chance = surrogate.improvement()
     rng = stream(history.seed, len(history), "terminator")
-    found = surrogate.highest([gain, *feasibility], rng, history.first(len(history)).is_new)
+    found = surrogate.highest(gain, rng, history.first(len(history)).is_new)
     if found is None:  # every configuration has been tried
         return 0.0, 0.0
     x, expected = found
-    probability = float(Surface(surrogate.features, [chance, *feasibility])(x[None])[0])
+    probability = float(chance(x[None])[0])
     spread = float(np.std(np.clip(history.loss[rows], -_LARGEST, _LARGEST)))
     return math.exp(expected) * spread, math.exp(probability)
