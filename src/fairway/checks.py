@@ -7,7 +7,7 @@ from collections.abc import Callable, Container
 from dataclasses import fields
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeGuard
 
 from fairway.errors import UsageError
 
@@ -80,7 +80,7 @@ def check_fields(owner: Any) -> None:
                 object.__setattr__(owner, item.name, plain)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     """Whether a value is a real number that fits a double; NaN and infinity are, booleans are not."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
@@ -91,7 +91,7 @@ def is_number(value: Any) -> bool:
     return True
 
 
-def is_finite(value: Any) -> bool:
+def is_finite(value: Any) -> TypeGuard[float]:
     """Whether a value is a finite real number."""
     return is_number(value) and math.isfinite(value)
 
