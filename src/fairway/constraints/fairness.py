@@ -30,7 +30,7 @@ def equalized_odds_difference(y_true: Any, y_pred: Any, *, sensitive_features: A
     1.0
     """
     rates = _Rates(y_true, y_pred, sensitive_features, sample_weight)
-    return max(_difference(rates.of(1)), _difference(rates.of(0)), key=_nan_first)
+    return float(np.maximum(_difference(rates.of(1)), _difference(rates.of(0))))  # NaN if one is
 
 
 def equalized_odds_ratio(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
@@ -99,7 +99,10 @@ def group_gap(
     >>> group_gap(error, [1.0, 2.0, 3.0, 4.0], [1.5, 2.5, 3.0, 4.0], sensitive_features=["a", "a", "b", "b"])
     0.5
     """
-    frame = _metric_frame()
+    try:
+        frame = importlib.import_module("fairlearn.metrics").MetricFrame  # untyped
+    except ImportError:
+        raise MissingDependency("group_gap needs Fairlearn: pip install 'fairway[fairlearn]'") from None
     if not callable(metric):
         raise UsageError(f"metric={metric!r}: a function of (y_true, y_pred) is expected")
     truth, predicted = _column(y_true, "y_true"), _column(y_pred, "y_pred")
@@ -139,17 +142,6 @@ def _difference(rates: NDArray[np.float64]) -> float:
 def _ratio(rates: NDArray[np.float64]) -> float:
     highest = float(rates.max())
     return float(rates.min()) / highest if len(rates) > 1 and highest else math.nan
-
-
-def _nan_first(value: float) -> tuple[bool, float]:
-    return math.isnan(value), value
-
-
-def _metric_frame() -> Any:
-    try:
-        return importlib.import_module("fairlearn.metrics").MetricFrame  # untyped
-    except ImportError:
-        raise MissingDependency("group_gap needs Fairlearn: pip install 'fairway[fairlearn]'") from None
 
 
 def _column(values: Any, name: str) -> NDArray[Any]:

@@ -1,10 +1,7 @@
 """Blended search, after Wang et al. (2021): a global sampler and local randomised direct searches share the trials.
 
-A local search is centred at a good trial. It takes a step in a random direction, then in the opposite one; every trial
-near the centre that is no improvement shortens the step. A better trial becomes the new centre of its neighbourhood.
-All of this is derived from the history, so nothing is kept between proposals. Local and global proposals share the
-trials in proportion to their recent improvements on the best one. Centres are chosen by the feasibility order: no
-penalty weighs violation against loss, and unknown rows come after measured ones.
+A local search steps from a good trial in a random direction, then in the opposite one. Centres, step sizes and shares
+are derived from the history. Centres are chosen by the feasibility order: unknown rows come after measured ones.
 """
 
 from __future__ import annotations

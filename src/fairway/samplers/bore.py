@@ -1,9 +1,8 @@
 """BORE (Tiao et al., 2021): a classifier of good points estimates the density ratio of good and bad ones.
 
-A forest of randomised trees from scikit-learn (optional) learns which trials are in the best `gamma` share, and a
-second forest which are feasible. The acquisition, the sum of their log probabilities, is evaluated at random points and
-at variations of the best trials. Stopped trials count with their loss so far. Unknown rows are left out of the second
-forest, failed rows of both; running trials count as bad.
+The acquisition is the log probability of being in the best `gamma` share plus that of being feasible, each by a forest.
+Stopped trials count with their loss so far. Unknown rows are left out of the second forest, failed rows of both;
+running trials count as bad.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Bayesian optimisation with Gaussian processes, one for the objective and one for each constraint.
 
 The acquisition is the log expected improvement over the best feasible point plus the log probability that each
-constraint holds (Gardner et al., 2014); until something is feasible, only the latter. It is maximised by L-BFGS-B in
-the continuous parameters and by exact search in the discrete ones, starting from the best of many random points and
-one-parameter changes of the best trials. `GP.cikm2021()` is the winning solution of the CIKM 2021 contest.
-
-A stopped trial counts with the median loss of the completed ones, or with its own loss so far if `impute` is False or
-if it holds the best feasible checkpoint. Unknown rows are left out of a constraint's process, failed rows of all.
-Running trials are assumed to reach the predicted mean.
+constraint holds (Gardner et al., 2014); until something is feasible, only the latter. A stopped trial counts with the
+median loss of the completed ones, or with its own loss so far if `impute` is False or if it holds the best feasible
+checkpoint. Unknown rows are left out of a constraint's process, failed rows of all. Running trials are assumed to reach
+the predicted mean.
 """
 
 from __future__ import annotations

@@ -4,13 +4,8 @@ The objective and every constraint are factors. A factor splits the observations
 densities l and g; gamma is the share of its good group. The acquisition is the product over factors of the relative
 density ratio r = l / (gamma l + (1 - gamma) g): modification I of c-TPE. A factor whose good group holds every point is
 constant, and is left out. Modification II is the objective's split: points join its good group from the best on, until
-it holds as many *feasible* points as plain TPE's good group has points. A point whose constraints were never checked,
-since its loss was too high, counts as the share of checked points that are feasible. Otherwise the few checked points
-might not fill the group, and the objective would be left out.
-
-Two additions are our own. In the objective's good density a better trial weighs more. And besides draws from the good
-densities, candidates include the two best trials with one discrete parameter changed and the real ones moved a little:
-a draw from a product of kernels changes all parameters at once and rarely makes such a small step.
+it holds as many *feasible* points as plain TPE's good group has points. A point whose constraints were never checked
+counts as the share of checked points that are feasible; otherwise the few checked points might not fill the group.
 
 Stopped trials count with their loss so far. Rows whose constraint is unknown are left out of that constraint's
 densities, failed rows of all. Running trials count as bad.

@@ -12,8 +12,8 @@ from typing import Literal
 
 from fairway.checks import checked, fraction, one_of, whole
 from fairway.problem import Problem
+from fairway.stoppers.ranks import Strata
 from fairway.stoppers.stopper import Interval, Stopper, StopperState
-from fairway.stoppers.strata import Strata
 
 
 @dataclass(frozen=True)

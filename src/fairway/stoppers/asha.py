@@ -11,8 +11,8 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from fairway.checks import checked, flag, whole
 from fairway.problem import Problem
+from fairway.stoppers.ranks import Strata
 from fairway.stoppers.stopper import Stopper, StopperState
-from fairway.stoppers.strata import Strata
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,19 @@
 """The default stopper: it weighs continuing a trial against starting a new one, by what earlier trials showed.
 
-*Is the trial among the best?* Rungs lie at steps grace, grace * reduction, grace * reduction^2, ... At a rung, all but
-the best 1/reduction of the trials that have reached it stop. They are ranked by objective alone, and a trial at least
-as good as the best feasible checkpoint continues. Until something feasible is found, infeasible trials are ranked by
-violation and all others continue.
+At rungs, steps grace * reduction^k, all but the best 1/reduction of the trials stop, ranked by objective alone; a trial
+at least as good as the best feasible checkpoint continues. Until something feasible is found, infeasible trials are
+ranked by violation and all others continue.
 
-*Will an infeasible trial recover?* Where violation only grows with training, an infeasible trial is a waste; where it
-fluctuates, the best models come from such trials. So the chance is learned. Training from step s to step t while
-infeasible counts as log2(t / s) doublings; D is their sum over all trials, and R counts the recoveries. The next
-doubling then succeeds with probability (R + 1) / (D + 1), and costs what the trial has cost so far, c. New trials cost
-C in total and I of them became feasible. An infeasible trial stops when a new one promises `persistence` times more:
+Whether an infeasible trial will recover is learned. Training from step s to step t while infeasible counts as
+log2(t / s) doublings; D is their sum over all trials, R counts the recoveries, and the next doubling succeeds with
+probability (R + 1) / (D + 1). It costs what the trial has cost so far, c. New trials cost C in total and I of them
+became feasible. An infeasible trial stops when a new one promises `persistence` times more:
 
     persistence * (R + 1) / (D + 1) < c * max(I, 1) / C
 
-*Is a check worth its cost?* Only while the objective is better than the best feasible one (the skip rule of ACE, which
-also checks ties), and after a check only once further training has cost `wait` times as much as that check.
-
 If a trial is cross-validated fold by fold, infeasible means are always ranked by violation, and the second question is
-not asked: more folds are not more training.
-
-The state holds only ranks, counts, a minimum and integer sums, so that replicas agree.
+not asked: more folds are not more training. The state holds only ranks, counts, a minimum and integer sums, so that
+replicas agree.
 """
 
 from __future__ import annotations

@@ -3,13 +3,9 @@
     bound = min over trials of (mean + width * deviation) - min over the space of (mean - width * deviation)
     width = sqrt(beta_t),  beta_t = 2 log(d t^2 pi^2 / (6 delta)) / 5,  t = trials that did not fail
 
-The Gaussian process is fitted to the better trials only (to all, if the better ones have the same loss), and to the
-logarithm of a positive loss; the bound is converted back to the metric's own unit.
-
-With constraints, the first minimum is over feasible trials, "better" means the feasibility order, and the second
-minimum is over the points where every constraint may plausibly hold. A stopped trial might have improved, so its loss
-makes its region look too bad. The bound is therefore the larger of two, one without the stopped trials and one with
-them: they can delay the end of a search, but never cause it.
+With constraints, the first minimum is over feasible trials, and the second over the points where every constraint may
+plausibly hold. The bound is the larger of two, without the stopped trials and with them: a stopped trial might have
+improved, so it can delay the end of a search, but never cause it.
 """
 
 from __future__ import annotations
