@@ -34,14 +34,8 @@ def positive(value: Any, name: str, *, what: str = "number") -> float:
     return number(value, name, what=f"a positive {what}", within=lambda given: given > 0)
 
 
-def positive_finite(value: Any, name: str) -> float:
-    """The argument as a float, if it is a finite number above 0."""
-    return number(value, name, what="a positive, finite number", within=lambda given: 0 < given < math.inf)
-
-
-def at_least_zero(value: Any, name: str) -> float:
-    """The argument as a float, if it is a number of at least 0; infinity is allowed."""
-    return number(value, name, what="a number of at least 0", within=lambda given: given >= 0)
+positive_finite = partial(number, what="a positive, finite number", within=lambda given: 0 < given < math.inf)
+at_least_zero = partial(number, what="a number of at least 0", within=lambda given: given >= 0)
 
 
 def fraction(value: Any, name: str, *, ends: Container[float] = ()) -> float:

@@ -42,7 +42,7 @@ def expected_cost(
     if relaxed:
         return (r + beta) * _expected_checks(p, total / beta)
     z = math.ceil(total / beta)
-    survives = _power(p, z)
+    survives = 0.0 if p == 1.0 else math.exp(z * math.log1p(-p))  # q^z
     # The sum of Eq. (1): sum over k of q^(k-1) p k = (1 - q^z) / p - z q^z.
     return survives * (r * z + total) + (r + beta) * (_expected_checks(p, z) - z * survives)
 
@@ -77,11 +77,6 @@ def best_interval(cost_ratio: float, stop_probability: float, total_steps: int) 
     """
     at_least_zero(cost_ratio, "cost_ratio")
     return 1 if cost_ratio <= threshold(stop_probability, total_steps) else total_steps
-
-
-def _power(p: float, z: float) -> float:
-    """(1 - p)^z."""
-    return 0.0 if p == 1.0 else math.exp(z * math.log1p(-p))
 
 
 def _expected_checks(p: float, z: float) -> float:

@@ -126,11 +126,9 @@ class GP(Sampler):
         return terms
 
     def _imputed(self, history: History, rows: NDArray[np.intp]) -> Array:
-        loss = history.gap[rows].copy()
-        partial = history.partial[rows]
-        if self.impute and partial.any() and not partial.all():
-            best = np.argmin(np.where(history.feasible[rows], loss, np.inf))
-            partial = partial.copy()
-            partial[best] = False
-            loss[partial] = np.median(loss[~history.partial[rows]])
+        loss, stopped = history.gap[rows], history.partial[rows]
+        if self.impute and stopped.any() and not stopped.all():
+            median = np.median(loss[~stopped])
+            stopped[np.argmin(np.where(history.feasible[rows], loss, np.inf))] = False
+            loss[stopped] = median
         return loss

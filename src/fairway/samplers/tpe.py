@@ -96,16 +96,17 @@ class TPE(Sampler):
         """The log of the relative density ratio, from the log of l / g."""
         return -np.logaddexp(math.log(gamma), math.log1p(-gamma) - log_ratio)
 
-    def _good_size(self, n: int) -> int:
-        if self.growth == "sqrt":
-            return math.ceil(self.gamma * math.sqrt(n))
-        return min(math.ceil(self.gamma * n), 25)
+    def _good_size(self, history: History, order: NDArray[np.intp]) -> int:
+        """How many of some rows, given from best to worst, are good."""
+        del history
+        n = len(order)
+        return math.ceil(self.gamma * math.sqrt(n)) if self.growth == "sqrt" else min(math.ceil(self.gamma * n), 25)
 
     def _factors(self, history: History) -> Iterator[_Factor]:
         """The factors that are not constant; here, at most the objective."""
-        ran = ~history.failed
-        order = np.argsort(history.loss[ran], kind="stable")
-        yield from _split(history.x[ran][order], self._good_size(len(order)), history.pending, ranked=True)
+        ran = np.flatnonzero(~history.failed)
+        order = ran[np.argsort(history.loss[ran], kind="stable")]
+        yield from _split(history.x[order], self._good_size(history, order), history.pending, ranked=True)
 
     def _incumbents(self, history: History) -> Points:
         """The points of the best trials; here, by the objective."""
@@ -133,17 +134,20 @@ class CTPE(TPE):
     def _log_ratio(self, log_ratio: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
         return super()._log_ratio(log_ratio, gamma) if self.relative and not self.naive else log_ratio
 
+    def _good_size(self, history: History, order: NDArray[np.intp]) -> int:
+        size = super()._good_size(history, order)
+        if not self.feasible_split or self.naive:
+            return size
+        feasible, infeasible = np.count_nonzero(history.feasible), np.count_nonzero(history.infeasible)
+        share = (feasible + 1) / (feasible + infeasible + 2)  # of those checked, with one of each kind added
+        chance = np.where(history.unknown, share, history.feasible)[order]
+        return int(np.searchsorted(np.cumsum(chance), size)) + 1  # beyond the last point if there are too few
+
     def _factors(self, history: History) -> Iterator[_Factor]:
-        ran = ~history.failed
-        x = history.x[ran]
-        order = np.argsort(history.loss[ran], kind="stable")
-        size = self._good_size(len(order))
-        if self.feasible_split and not self.naive:
-            chance = np.where(history.unknown, _share_feasible(history), history.feasible)[ran][order]
-            size = int(np.searchsorted(np.cumsum(chance), size)) + 1  # beyond the last point if there are too few
-        yield from _split(x[order], size, history.pending, ranked=True)
+        yield from super()._factors(history)
+        x = history.x[~history.failed]
         for i in range(len(history.problem.constraints)):
-            over = history.beyond(i)[ran]
+            over = history.beyond(i)[~history.failed]
             order = np.argsort(over, kind="stable")[: np.count_nonzero(~np.isnan(over))]
             if order.size:
                 within = int(np.count_nonzero(over[order] <= 0.0))
@@ -151,12 +155,6 @@ class CTPE(TPE):
 
     def _incumbents(self, history: History) -> Points:
         return history.x[history.order[:_INCUMBENTS]]
-
-
-def _share_feasible(history: History) -> float:
-    """The share of feasible trials among those checked, with one of each kind added: (f + 1) / (f + i + 2)."""
-    feasible = np.count_nonzero(history.feasible)
-    return float((feasible + 1) / (feasible + np.count_nonzero(history.infeasible) + 2))
 
 
 def _split(x: Points, size: int, worse: Points, *, ranked: bool) -> Iterator[_Factor]:

@@ -7,8 +7,8 @@ holds. The Gaussian processes are fitted to the completed trials and the best fe
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,21 +25,18 @@ class _Improvement(Terminator):
     threshold: float = field(metadata=checked(positive_finite))
     _: KW_ONLY
     start: int = field(default=20, metadata=checked(whole, least=2))
+    _what: ClassVar[str]  # which result of `_next_trial` is compared with the threshold
 
     def check(self, history: History) -> Verdict:
         wait = not_yet(history, self.start)
         if wait is not None:
             return wait
-        value, what = self._promise(*_next_trial(history))
-        reason = f"{what} {compared(value, self.threshold)}, after {trials(len(history))}"
+        value = _next_trial(history)[self._what]
+        reason = f"{self._what} {compared(value, self.threshold)}, after {trials(len(history))}"
         return Verdict(value < self.threshold, reason, value, float(self.threshold))
 
     def pause(self, finished: int) -> int:
         return spaced(finished)
-
-    @abstractmethod
-    def _promise(self, expected: float, probability: float) -> tuple[float, str]:
-        """The value compared with the threshold, and its name."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +51,7 @@ class ExpectedImprovementBelow(_Improvement):
     True
     """
 
-    def _promise(self, expected: float, probability: float) -> tuple[float, str]:
-        del probability
-        return expected, "expected improvement"
+    _what = "expected improvement"
 
 
 @dataclass(frozen=True)
@@ -72,13 +67,10 @@ class ProbabilityOfImprovementBelow(_Improvement):
     """
 
     threshold: float = field(metadata=checked(fraction))
-
-    def _promise(self, expected: float, probability: float) -> tuple[float, str]:
-        del expected
-        return probability, "probability of improvement"
+    _what = "probability of improvement"
 
 
-def _next_trial(history: History) -> tuple[float, float]:
+def _next_trial(history: History) -> dict[str, float]:
     """The highest expected improvement in the space, and the probability of improvement there."""
     from fairway.terminators.surrogate import Surrogate  # noqa: PLC0415 - SciPy loads slowly
 
@@ -88,8 +80,8 @@ def _next_trial(history: History) -> tuple[float, float]:
     rng = stream(history.seed, len(history), "terminator")
     found = surrogate.highest(gain, rng, history.first(len(history)).is_new)
     if found is None:  # every configuration has been tried
-        return 0.0, 0.0
+        return {"expected improvement": 0.0, "probability of improvement": 0.0}
     x, expected = found
-    probability = float(chance(x[None])[0])
     spread = float(np.std(np.clip(history.loss[rows], -_LARGEST, _LARGEST)))
-    return math.exp(expected) * spread, math.exp(probability)
+    probability = math.exp(float(chance(x[None])[0]))
+    return {"expected improvement": math.exp(expected) * spread, "probability of improvement": probability}
