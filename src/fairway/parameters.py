@@ -156,11 +156,12 @@ class Float(_Number):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        magnitude = max(abs(self.low), abs(self.high))
+        low, high = self.low, self.high
+        magnitude = max(abs(low), abs(high))
         if magnitude > _LARGEST:
             raise UsageError(f"{self._name}: bounds beyond {_LARGEST:g} overflow; tune the logarithm or another unit")
-        if self.high - self.low < _NARROWEST * magnitude:
-            raise UsageError(f"{self._name}: too narrow for its magnitude; tune the offset from {self.low}")
+        if high - low < _NARROWEST * magnitude:
+            raise UsageError(f"{self._name}: the range is too narrow for its magnitude; tune the offset from {low}")
 
     @property
     def size(self) -> float:

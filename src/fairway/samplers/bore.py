@@ -8,7 +8,6 @@ running trials count as bad.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,15 +73,12 @@ class BORE(Sampler):
         """The log probability that points (k, d) have the label; 0 if all `labels` are equal."""
         if labels.all() or not labels.any():
             return np.zeros(len(x))
-        forest = _forest(self.trees, int(rng.integers(2**31)))
+        try:
+            from sklearn.ensemble import ExtraTreesClassifier  # noqa: PLC0415 - optional
+        except ImportError:
+            raise MissingDependency("BORE needs scikit-learn: pip install scikit-learn") from None
+        seed = int(rng.integers(2**31))
+        forest = ExtraTreesClassifier(self.trees, min_samples_leaf=2, max_features=1, random_state=seed, n_jobs=1)
         forest.fit(np.nan_to_num(points, nan=-1.0), labels)
         share = forest.predict_proba(np.nan_to_num(x, nan=-1.0))[:, 1]
         return np.asarray(np.log((share * self.trees + 0.5) / (self.trees + 1.0)))
-
-
-def _forest(trees: int, seed: int) -> Any:
-    try:
-        from sklearn.ensemble import ExtraTreesClassifier  # noqa: PLC0415 - optional
-    except ImportError:
-        raise MissingDependency("BORE needs scikit-learn: pip install scikit-learn") from None
-    return ExtraTreesClassifier(trees, min_samples_leaf=2, max_features=1, random_state=seed, n_jobs=1)

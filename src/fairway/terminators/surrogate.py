@@ -42,8 +42,8 @@ class Surrogate:
         warp: bool = False,
     ) -> None:
         self._history, self._rows = history, rows
-        self._features = Features(history.space)
-        z = self._features(history.x[rows])
+        self.features = Features(history.space)
+        z = self.features(history.x[rows])
         loss = history.gap[rows]
         self.transform = Transform(loss, power if loss.min() > 0.0 else 1.0)
         enough = len(rows) >= _POINTS_TO_WARP * len(history.space)
@@ -55,18 +55,18 @@ class Surrogate:
             measured = ~np.isnan(over)
             if (over[measured] > 0.0).any():  # a constraint never violated is assumed to hold everywhere
                 move = Transform(over[measured], cut=False)
-                process = self._process(self._features(history.x[known[measured]]), move(over[measured]))
+                process = self._process(self.features(history.x[known[measured]]), move(over[measured]))
                 self._constraints.append((process, float(move(np.zeros(1))[0])))
 
     def _process(self, z: Array, y: Array, *, warp: bool = False) -> GaussianProcess:
         if len(z) <= _LEARNED_FROM:
-            return fit(self._features, z, y, warp=warp)
+            return fit(self.features, z, y, warp=warp)
         some = np.linspace(0, len(z) - 1, _LEARNED_FROM).astype(int)
-        return GaussianProcess(self._features, z, y, fit(self._features, z[some], y[some], warp=warp).theta)
+        return GaussianProcess(self.features, z, y, fit(self.features, z[some], y[some], warp=warp).theta)
 
     def is_plausible(self, x: Array, width: float) -> NDArray[np.bool_]:
         """Whether every constraint may hold at points (k, d): its lower confidence bound is within its limit."""
-        plausible, z = np.ones(len(x), bool), self._features(x)
+        plausible, z = np.ones(len(x), bool), self.features(x)
         for process, limit in self._constraints:
             mean, deviation = process.predict(z)
             plausible &= mean - width * deviation <= limit
@@ -97,7 +97,7 @@ class Surrogate:
     def _surface(self, value: Value, by_limit: Value) -> Surface:
         """The sum of a function of the objective and of one of each constraint and its limit."""
         others = [Term(process, partial(by_limit, limit=limit)) for process, limit in self._constraints]
-        return Surface(self._features, [Term(self.objective, value), *others])
+        return Surface(self.features, [Term(self.objective, value), *others])
 
     def highest(
         self, surface: Surface, rng: np.random.Generator, keep: Callable[[Array], NDArray[np.bool_]]
