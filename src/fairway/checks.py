@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Container
+from dataclasses import fields
+from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeGuard
 
 from fairway.errors import UsageError
 
@@ -19,16 +22,25 @@ def whole(value: Any, name: str, *, least: int = 1) -> int:
     return int(value)
 
 
-def positive(value: Any, name: str, *, what: str = "number") -> float:
-    """The argument as a float, if it is a number above 0; infinity is allowed."""
-    if not is_number(value) or not value > 0:
-        raise UsageError(f"{name}={_short(value)}: a positive {what} is expected")
+def number(value: Any, name: str, *, what: str, within: Callable[[Any], bool]) -> float:
+    """The argument as a float, if it is a number for which `within` holds; `what` names such a number."""
+    if not is_number(value) or not within(value):
+        raise UsageError(f"{name}={_short(value)}: {what} is expected")
     return float(value)
 
 
-def fraction(value: Any, name: str, *, ends: bool = False) -> float:
-    """The argument as a float, if it is between 0 and 1; `ends` allows 0 and 1 themselves."""
-    if not is_number(value) or not (0 <= value <= 1 if ends else 0 < value < 1):
+def positive(value: Any, name: str, *, what: str = "number") -> float:
+    """The argument as a float, if it is a number above 0; infinity is allowed."""
+    return number(value, name, what=f"a positive {what}", within=lambda given: given > 0)
+
+
+positive_finite = partial(number, what="a positive, finite number", within=lambda given: 0 < given < math.inf)
+at_least_zero = partial(number, what="a number of at least 0", within=lambda given: given >= 0)
+
+
+def fraction(value: Any, name: str, *, ends: Container[float] = ()) -> float:
+    """The argument as a float, if it is between 0 and 1; `ends` are those of the two that are allowed too."""
+    if not is_number(value) or not (0 < value < 1 or value in ends):
         hint = f"; did you mean {value / 100:g}?" if is_number(value) and 1 < value < 100 else ""  # noqa: PLR2004
         raise UsageError(f"{name}={_short(value)}: a fraction between 0 and 1 is expected{hint}")
     return float(value)
@@ -40,7 +52,29 @@ def flag(value: Any, name: str) -> None:
         raise UsageError(f"{name}={_short(value)}: True or False is expected")
 
 
-def is_number(value: Any) -> bool:
+def one_of(value: Any, name: str, *, options: tuple[str, ...]) -> None:
+    """Raise a `UsageError` unless the argument is one of the options."""
+    if value not in options:
+        *others, last = map(repr, options)
+        raise UsageError(f"{name}={_short(value)}: {', '.join(others)} or {last} is expected")
+
+
+def checked(check: Callable[..., Any], **rule: Any) -> dict[str, Any]:
+    """The metadata of a dataclass field that `check_fields` passes to a check, as in `checked(whole, least=2)`."""
+    return {"check": partial(check, **rule)}
+
+
+def check_fields(owner: Any) -> None:
+    """Check the fields of a frozen dataclass; a number that JSON cannot hold, such as numpy's, becomes a plain one."""
+    for item in fields(owner):
+        value = getattr(owner, item.name)
+        if "check" in item.metadata and (value is not None or item.default is not None):
+            plain = item.metadata["check"](value, item.name)
+            if type(value) not in (bool, int, float, str):
+                object.__setattr__(owner, item.name, plain)
+
+
+def is_number(value: Any) -> TypeGuard[float]:
     """Whether a value is a real number that fits a double; NaN and infinity are, booleans are not."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
@@ -51,7 +85,7 @@ def is_number(value: Any) -> bool:
     return True
 
 
-def is_finite(value: Any) -> bool:
+def is_finite(value: Any) -> TypeGuard[float]:
     """Whether a value is a finite real number."""
     return is_number(value) and math.isfinite(value)
 

@@ -11,7 +11,7 @@ import math
 import platform
 import sys
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
@@ -20,19 +20,18 @@ from typing import Any
 
 import fairway as fw
 from fairway.engine.events import to_json
-from fairway.engine.record import TrialRecord
 from fairway.engine.verify import verify
 from fairway.errors import FairwayError, MissingDependency, UsageError
 from fairway.report.view import View
 from fairway.storage.sql import Database
-from fairway.text import shown
+from fairway.text import counted, shown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code (see `_EPILOG`)."""
     options = parser().parse_args(arguments)
     try:
-        code: int = options.run(options)
+        return options.run(options) or 0
     except FairwayError as error:
         sys.stderr.write(f"fairway: {shown(error)}\n")
         return 2
@@ -42,7 +41,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, such as head, has closed the pipe
         sys.stderr.close()
         return 0
-    return code
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=fw.__version__)
     commands = parser.add_subparsers(title="commands", required=True, metavar="command")
 
-    def command(run: Callable[[argparse.Namespace], int], text: str, *operands: str) -> argparse.ArgumentParser:
+    def command(run: Callable[[argparse.Namespace], int | None], text: str, *operands: str) -> argparse.ArgumentParser:
         made = commands.add_parser(run.__name__.removeprefix("_"), help=text, description=text)
         made.set_defaults(run=run)
         for operand in operands:
@@ -90,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 _EPILOG = "Exit codes: 0 success, 1 a fault or nothing feasible was found, 2 the command failed, 130 interrupted."
+_LONGEST = 320  # letters of a line, of which a table has five columns
 _PACKAGES = ("numpy", "scipy", "sqlalchemy", "scikit-learn", "lightgbm", "xgboost", "fairlearn", "optuna", "ray")
 _OPERANDS = {
     "url": "sqlite:///file.db or postgresql://user@host/database",
@@ -104,121 +103,102 @@ def _run(options: argparse.Namespace) -> int:
     if options.trials is None and options.timeout is None:
         raise UsageError("no budget was given: pass --trials N, --timeout SECONDS, or both")
     study, function = load(options.target, options.function)
+    budget = {name: getattr(options, name) for name in ("trials", "timeout", "workers", "backend")}
     try:
-        study.optimize(
-            function,
-            trials=options.trials,
-            timeout=options.timeout,
-            workers=options.workers,
-            backend=options.backend,
-            progress=not options.json,
-        )
+        study.optimize(function, **budget, progress=not options.json)
     finally:
-        _print_study(View(study), last=0, as_json=options.json)
+        _print_study(options, View(study), last=0)
     return 0 if study.best is not None else 1
 
 
-def _demo(options: argparse.Namespace) -> int:
+def _demo(options: argparse.Namespace) -> None:
     from fairway import demo  # noqa: PLC0415
 
     demo.main(options.seconds)
-    return 0
 
 
-def _version(options: argparse.Namespace) -> int:
+def _version(options: argparse.Namespace) -> None:
     found = {"fairway": fw.__version__, "python": platform.python_version()}
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
-    if options.json:
-        _print_json(found)
-    else:
-        _print_table(("package", "version"), list(found.items()))
-    return 0
+    _answer(options, found, *_table(("package", "version"), found.items()))
 
 
-def _completion(options: argparse.Namespace) -> int:
+def _completion(options: argparse.Namespace) -> None:
     from fairway.completion import script  # noqa: PLC0415
 
     sys.stdout.write(script(options.shell, parser()))
-    return 0
 
 
-def _list(options: argparse.Namespace) -> int:
+def _list(options: argparse.Namespace) -> None:
     studies = Database(options.url, reading=True).studies()
-    if options.json:
-        _print_json([study._asdict() for study in studies])
-    elif not studies:
-        _print("no studies")
-    else:
-        rows = [(study.name, _when(study.created), f"{study.events:,}") for study in studies]
-        _print_table(("study", "created", "events"), rows)
-    return 0
+    rows = [
+        (study.name, datetime.fromtimestamp(study.created, UTC).strftime("%Y-%m-%d %H:%M"), f"{study.events:,}")
+        for study in studies
+    ]
+    lines = _table(("study", "created", "events"), rows) if rows else ["no studies"]
+    _answer(options, [study._asdict() for study in studies], *lines)
 
 
-def _show(options: argparse.Namespace) -> int:
-    _print_study(View.read(options.url, options.name), last=options.trials, as_json=options.json)
-    return 0
+def _show(options: argparse.Namespace) -> None:
+    _print_study(options, View.read(options.url, options.name), last=options.trials)
 
 
-def _print_study(view: View, *, last: int, as_json: bool) -> None:
-    name, identity, ledger = view.name, view.identity, view.ledger
-    records, best, counts = view.trials, view.best, view.counts
-    sign, metric = identity.problem.objective.sign, identity.problem.objective.metric
-    if as_json:
-        document = {
-            "name": name,
+def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
+    identity, ledger, records, best = view.identity, view.ledger, view.trials, view.best
+    document = (
+        None
+        if not options.json
+        else {
+            "name": view.name,
             **identity.to_json(),
-            "counts": counts,
+            "counts": view.counts,
             "ended": ledger.ended,
             "verdicts": [to_json(verdict) for verdict in ledger.verdicts],
             "best": None if best is None else asdict(best),
             "trials": [asdict(record) for record in records],
         }
-        _print_json(document)
-        return
-    constraints = [
-        f"{constraint.metric} {'<=' if constraint.sign > 0 else '>='} {constraint.threshold:g}"
-        for constraint in identity.problem.constraints
+    )
+    objective, constraints = identity.problem.objective, identity.problem.constraints
+    limits = [f"{each.metric} {'<=' if each.sign > 0 else '>='} {each.threshold:g}" for each in constraints]
+    goal = f"{'maximize' if objective.sign < 0 else 'minimize'} {objective.metric}"
+    lines = [
+        f"{view.name}: {goal}{' with ' if limits else ''}{' and '.join(limits)}, seed {identity.seed}",
+        f"{len(records)} trials: " + ", ".join(f"{n} {status}" for status, n in view.counts.items() if n),
     ]
-    goal = "maximize" if sign < 0 else "minimize"
-    subject_to = f" with {' and '.join(constraints)}" if constraints else ""
-    _print(f"{name}: {goal} {metric}{subject_to}, seed {identity.seed}")
-    _print(f"{len(records)} trials: " + ", ".join(f"{n} {status}" for status, n in counts.items() if n))
     if best is None:
-        _print("nothing feasible yet")
+        lines.append("nothing feasible yet")
     else:
-        _print(f"best: trial {best.number}, step {best.step}: {_pairs(best.metrics)}")
-        _print(f"      {_pairs(best.params)}")
+        lines.append(f"best: trial {best.number}, step {best.step}: {_pairs(best.metrics)}")
+        lines.append(f"      {_pairs(best.params)}")
     if ledger.ended:
-        _print(f"ended: {ledger.ended}")
+        lines.append(f"ended: {ledger.ended}")
     elif ledger.verdicts:
-        _print(f"last verdict: {ledger.verdicts[-1].reason}")
+        lines.append(f"last verdict: {ledger.verdicts[-1].reason}")
     if last > 0 and records:
-        rows = [(str(r.number), r.status, _feasible(r), _pairs(r.metrics), r.reason) for r in records[-last:]]
-        _print_table(("trial", "status", "feasible", "metrics", "reason"), rows)
+        feasible = {True: "yes", False: "no", None: "unknown"}
+        rows = [(str(r.number), r.status, feasible[r.feasible], _pairs(r.metrics), r.reason) for r in records[-last:]]
+        lines += _table(("trial", "status", "feasible", "metrics", "reason"), rows)
+    _answer(options, document, *lines)
 
 
 def _verify(options: argparse.Namespace) -> int:
     result = verify(Database(options.url, reading=True).log(options.name, create=False).read())
-    if options.json:
-        _print_json(asdict(result))
-    else:
-        for fault in result.faults:
-            _print(fault)
-        outcome = f"{len(result.faults):,} do not agree" if result.faults else "all agree"
-        _print(f"{result.rulings:,} decisions replayed: {outcome}")
-        if result.unchecked:
-            _print(f"{result.unchecked:,} verdicts of a user-defined terminator were not replayed")
+    outcome = f"{len(result.faults):,} do not agree" if result.faults else "all agree"
+    lines = [*result.faults, f"{result.rulings:,} decisions replayed: {outcome}"]
+    if result.unchecked:
+        lines.append(f"{result.unchecked:,} verdicts of a user-defined terminator were not replayed")
+    _answer(options, asdict(result), *lines)
     return 1 if result.faults else 0
 
 
-def _export(options: argparse.Namespace) -> int:
+def _export(options: argparse.Namespace) -> None:
     view = View.read(options.url, options.name)
     output: Path = options.output
     rows = [record.row(view.space, view.problem) for record in view.trials]
     if output.suffix == ".json":
-        output.write_text(json.dumps(_finite(rows), indent=1) + "\n")
+        output.write_text(_json(rows))
     elif output.suffix == ".csv":
         written = io.StringIO()
         writer = csv.DictWriter(written, list(rows[0]) if rows else ["number"])
@@ -235,20 +215,18 @@ def _export(options: argparse.Namespace) -> int:
     else:
         raise UsageError(f"{output}: a file that ends in .csv, .json or .parquet is expected")
     _answer(options, {"trials": len(rows), "file": str(output)}, f"{len(rows)} trials written to {output}")
-    return 0
 
 
-def _report(options: argparse.Namespace) -> int:
+def _report(options: argparse.Namespace) -> None:
     from fairway.report import page  # noqa: PLC0415 - loads all the charts
 
     view = View.read(options.url, options.name)
     size, n = page.write(view, options.output), len(view.courses)
-    text = f"{n:,} trial{'' if n == 1 else 's'} in {options.output}, {size / 1e6:.1f} MB"
+    text = f"{counted(n, 'trial')} in {options.output}, {size / 1e6:.1f} MB"
     _answer(options, {"file": str(options.output), "bytes": size, "trials": n}, text)
-    return 0
 
 
-def _dashboard(options: argparse.Namespace) -> int:
+def _dashboard(options: argparse.Namespace) -> None:
     from fairway.report.dashboard import serve  # noqa: PLC0415 - loads all the charts
 
     def ready(address: str) -> None:
@@ -258,25 +236,19 @@ def _dashboard(options: argparse.Namespace) -> int:
             webbrowser.open(address)
 
     serve(options.url, options.host, options.port, token=options.token, ready=ready)
-    return 0
 
 
 def _delete(options: argparse.Namespace) -> int:
-    database = Database(options.url, reading=True)
-    database.log(options.name, create=False)
+    Database(options.url, reading=True).log(options.name, create=False)
     if not options.yes:
         sys.stderr.write(f"Delete the study {shown(options.name)!r} and all its trials? Type yes: ")
         sys.stderr.flush()
         if sys.stdin.readline().strip() != "yes":
-            _print("nothing was deleted")
+            sys.stdout.write("nothing was deleted\n")
             return 1
     Database(options.url).delete(options.name)
     _answer(options, {"deleted": options.name}, f"deleted {options.name}")
     return 0
-
-
-def _feasible(record: TrialRecord) -> str:
-    return {True: "yes", False: "no", None: "unknown"}[record.feasible]
 
 
 def _pairs(values: Any) -> str:
@@ -285,23 +257,19 @@ def _pairs(values: Any) -> str:
     )
 
 
-def _when(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    cells = [[shown(cell, 60) for cell in row] for row in (headings, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
 
 
-def _print(text: str) -> None:
-    sys.stdout.write(shown(text) + "\n")
+def _answer(options: argparse.Namespace, document: Any, *lines: str) -> None:
+    """Print what a command found: the document with --json, otherwise the lines."""
+    sys.stdout.write(_json(document) if options.json else "".join(f"{shown(line, _LONGEST)}\n" for line in lines))
 
 
-def _answer(options: argparse.Namespace, document: Any, text: str) -> None:
-    if options.json:
-        _print_json(document)
-    else:
-        _print(text)
-
-
-def _print_json(document: Any) -> None:
-    sys.stdout.write(json.dumps(_finite(document), indent=1) + "\n")
+def _json(document: Any) -> str:
+    return json.dumps(_finite(document), indent=1) + "\n"
 
 
 def _finite(value: Any) -> Any:
@@ -310,13 +278,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    cells = [[shown(cell, 60) for cell in row] for row in (headings, *rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(headings))]
-    for row in cells:
-        sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
 
 
 if __name__ == "__main__":

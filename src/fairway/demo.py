@@ -48,8 +48,7 @@ def auc(truth: NDArray[np.int64], predicted: NDArray[np.float64]) -> float:
     >>> auc(np.array([0, 1, 1]), np.array([0.2, 0.1, 0.9]))
     0.5
     """
-    values, place, counts = np.unique(predicted, return_inverse=True, return_counts=True)
-    del values
+    _, place, counts = np.unique(predicted, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
     positives = int(truth.sum())
     return float((ranks[truth == 1].sum() - positives * (positives + 1) / 2) / (positives * (len(truth) - positives)))
@@ -60,10 +59,9 @@ class Credit:
 
     def __init__(self) -> None:
         features, default, group = credit_table()
-        train, judge = np.arange(0, _ROWS, 2), np.arange(1, _ROWS, 2)
-        self.train = (features[train], default[train])
-        self.judge = (features[judge], default[judge])
-        self.group = group[judge]
+        self.train = (features[::2], default[::2])
+        self.judge = (features[1::2], default[1::2])
+        self.group = group[1::2]
 
     def booster(self, params: Mapping[str, Any], rounds: int = 0) -> Any:
         """A booster trained for `rounds` rounds."""
@@ -141,24 +139,24 @@ def main(seconds: float = 30.0, *, trials: int | None = None) -> None:
     spent = time.monotonic() - began
 
     default = credit.booster({}, rounds=100)
-    best, unconstrained = study.best, study.best_ignoring_limits
+    best, free = study.best, study.best_ignoring_limits
     table = Table(title="\nWhat was found", title_justify="left")
     for heading in ("", "auc", "eod", f"within {LIMIT}?"):
         table.add_column(heading, justify="left" if not heading else "right")
     table.add_row("LightGBM's defaults, 100 rounds", *_judged(credit.auc(default), credit.eod(default)))
-    if unconstrained is not None:
-        number, step, eod = unconstrained.number, unconstrained.step, unconstrained.metrics["eod"]
+    if free is not None:
+        eod = free.metrics["eod"]
         if eod is None:
-            eod = credit.eod(credit.booster(unconstrained.params, rounds=step))
-        label = f"best without the limit: trial {number}, round {step}"
-        table.add_row(label, *_judged(unconstrained.metrics["auc"], eod))
+            eod = credit.eod(credit.booster(free.params, rounds=free.step))
+        label = f"best without the limit: trial {free.number}, round {free.step}"
+        table.add_row(label, *_judged(free.metrics["auc"], eod))
     if best is None:
         table.add_row("[bold]best within the limit", "none found", "", "")
+        console.print(table)
     else:
         label = f"[bold]best within the limit: trial {best.number}, round {best.step}"
         table.add_row(label, *_judged(best.metrics["auc"], best.metrics["eod"]))
-    console.print(table)
-    if best is not None:
+        console.print(table)
         console.print("  " + ", ".join(f"{name} {value:.4g}" for name, value in best.params.items()))
     counts, costs = study.counts, study.costs
     done = sum(counts.values())

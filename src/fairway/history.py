@@ -112,6 +112,11 @@ class History:
         """The row indices from best to worst: feasible, infeasible, unknown, failed."""
         return feasibility.order(self.loss, self.violation)
 
+    @property
+    def best_first(self) -> NDArray[np.intp]:
+        """The row indices of the trials that did not fail, from best to worst."""
+        return self.order[: np.count_nonzero(~self.failed)]
+
 
 class Means:
     """Corrects the losses of trials with missing folds.
@@ -191,9 +196,10 @@ class Columns:
             self._means.append(np.nan, 0, {})
         else:
             amount, sign = feasibility.known(self._problem, checkpoint), self._problem.objective.sign
+            hidden = checkpoint.provisional and not amount  # while folds are missing, only a violation is known
             cells |= {
                 "loss": sign * checkpoint.objective,
-                "values": self._values(checkpoint, amount),
+                "values": [np.nan if value is None or hidden else value for value in checkpoint.values],
                 "violation": np.nan if amount is None else amount,
                 "failed": False,
                 "step": checkpoint.step,
@@ -206,13 +212,6 @@ class Columns:
         for name, cell in cells.items():
             self._buffers[name][self._n] = cell
         self._n += 1
-
-    @staticmethod
-    def _values(checkpoint: Checkpoint, violation: float | None) -> list[float]:
-        """The constraints' metrics, NaN if not known; while folds are missing, only a violation counts as known."""
-        if checkpoint.provisional and not violation:
-            return [np.nan] * len(checkpoint.values)
-        return [np.nan if value is None else value for value in checkpoint.values]
 
     def snapshot(self, pending: Sequence[NDArray[np.float64]]) -> History:
         """The rows so far, as read-only views."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 
-from fairway.checks import fraction, is_finite, is_number
+from fairway.checks import at_least_zero, fraction, number
 from fairway.errors import UsageError
 
 _CANCELS = 1e-4  # below this p T, cancellation in the closed form exceeds the truncation error of the series
@@ -33,15 +33,16 @@ def expected_cost(
     22.5
     """
     r, p, total, beta = cost_ratio, stop_probability, total_steps, interval
-    _check(r, p, total)
-    if not is_finite(r):
+    at_least_zero(r, "cost_ratio")
+    _check(p, total)
+    if math.isinf(r):
         raise UsageError("cost_ratio=inf: a finite number is expected")
     if not 1 <= beta <= total:
         raise UsageError(f"interval={interval}: a number from 1 to total_steps={total_steps} is expected")
     if relaxed:
         return (r + beta) * _expected_checks(p, total / beta)
     z = math.ceil(total / beta)
-    survives = _power(p, z)
+    survives = 0.0 if p == 1.0 else math.exp(z * math.log1p(-p))  # q^z
     # The sum of Eq. (1): sum over k of q^(k-1) p k = (1 - q^z) / p - z q^z.
     return survives * (r * z + total) + (r + beta) * (_expected_checks(p, z) - z * survives)
 
@@ -54,7 +55,7 @@ def threshold(stop_probability: float, total_steps: float) -> float:
     14.0
     """
     p, total = stop_probability, total_steps
-    _check(0.0, p, total)
+    _check(p, total)
     if total == 1 or p == 0.0:
         return 0.0
     if p == 1.0:
@@ -74,13 +75,8 @@ def best_interval(cost_ratio: float, stop_probability: float, total_steps: int) 
     >>> best_interval(20, 0.5, 21), best_interval(20, 0.5, 22)
     (21, 1)
     """
-    _check(cost_ratio, stop_probability, total_steps)
+    at_least_zero(cost_ratio, "cost_ratio")
     return 1 if cost_ratio <= threshold(stop_probability, total_steps) else total_steps
-
-
-def _power(p: float, z: float) -> float:
-    """(1 - p)^z."""
-    return 0.0 if p == 1.0 else math.exp(z * math.log1p(-p))
 
 
 def _expected_checks(p: float, z: float) -> float:
@@ -90,9 +86,6 @@ def _expected_checks(p: float, z: float) -> float:
     return 1.0 if p == 1.0 else -math.expm1(z * math.log1p(-p)) / p
 
 
-def _check(cost_ratio: float, stop_probability: float, total_steps: float) -> None:
-    if not is_number(cost_ratio) or not cost_ratio >= 0:
-        raise UsageError(f"cost_ratio={cost_ratio!r}: a number of at least 0 is expected")
-    fraction(stop_probability, "stop_probability", ends=True)
-    if not is_finite(total_steps) or not total_steps >= 1:
-        raise UsageError(f"total_steps={total_steps!r}: a finite number of at least 1 is expected")
+def _check(stop_probability: float, total_steps: float) -> None:
+    fraction(stop_probability, "stop_probability", ends=(0, 1))
+    number(total_steps, "total_steps", what="a finite number of at least 1", within=lambda t: 1 <= t < math.inf)

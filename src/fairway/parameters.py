@@ -8,12 +8,14 @@ difference.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from numbers import Integral, Real
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,18 +46,27 @@ class Parameter(ABC):
     def check(self, value: object) -> Value:
         """The value in canonical form; raises a `UsageError` that says what is allowed."""
 
-    @abstractmethod
-    def encode(self, value: Any) -> float:
-        """The coordinate in [0, 1] of a checked value."""
-
-    @abstractmethod
-    def decode(self, u: float) -> Value:
-        """The value at a coordinate in [0, 1]."""
-
     @property
     @abstractmethod
     def size(self) -> float:
-        """The number of distinct values; infinity if continuous."""
+        """The number of distinct values, each with its cell; infinity if continuous."""
+
+    @abstractmethod
+    def _cell(self, value: Any) -> int:
+        """The cell of a checked value."""
+
+    @abstractmethod
+    def _value(self, cell: int) -> Value:
+        """The value of a cell."""
+
+    def encode(self, value: Any) -> float:
+        """The coordinate in [0, 1] of a checked value."""
+        return (self._cell(value) + 0.5) / self.size
+
+    def decode(self, u: float) -> Value:
+        """The value at a coordinate in [0, 1]."""
+        cells = int(self.size)
+        return self._value(min(int(u * cells), cells - 1))
 
     def snap(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         """Coordinates moved to the middle of their cells; unchanged if continuous."""
@@ -70,7 +81,70 @@ class Parameter(ABC):
 
 
 @dataclass(frozen=True)
-class Float(Parameter):
+class _Number(Parameter):
+    """What `Float` and `Int` share: two bounds, a log scale and steps."""
+
+    low: float
+    high: float
+    _: KW_ONLY
+    log: bool = False
+    step: float | None = None
+    when: Mapping[str, Value | Sequence[Value]] | None = None
+    _margin: ClassVar[float] = 0.0  # from a bound to the outer edge of its cell
+
+    def __post_init__(self) -> None:
+        kind, what, plain = (Integral, "whole", int) if isinstance(self, Int) else (Real, "finite", float)
+        low, high = self.low, self.high
+        for bound in (low, high):
+            if not isinstance(bound, kind) or not is_finite(bound):
+                raise UsageError(f"{self._name}: bounds must be {what} numbers, not {bound!r}")
+        if low >= high:
+            swapped = f"did you mean {type(self).__name__}({high}, {low})?"
+            hint = swapped if low > high else "a constant is not a parameter"
+            raise UsageError(f"{self._name}: low must be below high; {hint}")
+        if self.log and low <= 0:
+            raise UsageError(f"{self._name}: log=True needs low above 0")
+        object.__setattr__(self, "low", plain(low))
+        object.__setattr__(self, "high", plain(high))
+        if self.step is not None:
+            if not isinstance(self.step, kind) or not is_finite(self.step) or not self.step > 0:
+                raise UsageError(f"{self._name}: step={self.step!r}: a positive number is expected")
+            self._check_cells(self.step)
+            object.__setattr__(self, "step", plain(self.step))
+
+    def _check_cells(self, step: float) -> None:
+        if self.log and not (isinstance(self, Int) and step == 1):
+            raise UsageError(f"{self._name}: log=True and step={step} cannot be combined")
+        cells = (self.high - self.low) / step
+        if cells > _MAX_CELLS:
+            raise UsageError(f"{self._name}: too wide to be exact; use Float(...) and round it yourself")
+        if round(cells) < 1 or abs(cells - round(cells)) > 1e-6 * max(1.0, cells * 1e-3):
+            high = f"{self.low + max(1, math.floor(cells)) * step:.12g}"
+            raise UsageError(f"{self._name}: the range is not a multiple of step={step}; did you mean high={high}?")
+
+    @property
+    def _name(self) -> str:
+        return f"{type(self).__name__}({self.low}, {self.high})"
+
+    @property
+    def _logs(self) -> tuple[float, float]:
+        """The logarithm at coordinate 0, and its change up to coordinate 1."""
+        first = math.log(self.low - self._margin)
+        return first, math.log(self.high + self._margin) - first
+
+    def encode(self, value: float) -> float:
+        if self.log:
+            first, width = self._logs
+            return (math.log(value) - first) / width
+        return super().encode(value) if self.step is not None else (value - self.low) / (self.high - self.low)
+
+    def _unlog(self, u: float) -> float:
+        first, width = self._logs
+        return math.exp(first + u * width)
+
+
+@dataclass(frozen=True)
+class Float(_Number):
     """A real number from `low` to `high`, optionally on a log scale or in multiples of `step` above `low`.
 
     >>> import fairway as fw
@@ -80,81 +154,58 @@ class Float(Parameter):
     0.3
     """
 
-    low: float
-    high: float
-    _: KW_ONLY
-    log: bool = False
-    step: float | None = None
-    when: Mapping[str, Value | Sequence[Value]] | None = None
-
     def __post_init__(self) -> None:
-        low, high = _bounds(self, Real)
-        object.__setattr__(self, "low", float(low))
-        object.__setattr__(self, "high", float(high))
-        width, magnitude = self.high - self.low, max(abs(self.low), abs(self.high))
+        super().__post_init__()
+        low, high = self.low, self.high
+        magnitude = max(abs(low), abs(high))
         if magnitude > _LARGEST:
-            raise UsageError(f"{_name(self)}: bounds beyond {_LARGEST:g} overflow; tune the logarithm or another unit")
-        if width < _NARROWEST * magnitude:
-            raise UsageError(f"{_name(self)}: the range is too narrow for its magnitude; tune the offset from {low}")
-        if self.step is not None:
-            _check_step(self, Real)
-            object.__setattr__(self, "step", float(self.step))
-
-    @property
-    def _log_width(self) -> float:
-        return math.log(self.high) - math.log(self.low)
-
-    @property
-    def _cells(self) -> int:
-        assert self.step is not None
-        return round((self.high - self.low) / self.step) + 1
+            raise UsageError(f"{self._name}: bounds beyond {_LARGEST:g} overflow; tune the logarithm or another unit")
+        if high - low < _NARROWEST * magnitude:
+            raise UsageError(f"{self._name}: the range is too narrow for its magnitude; tune the offset from {low}")
 
     @property
     def size(self) -> float:
-        return math.inf if self.step is None else self._cells
+        return math.inf if self.step is None else round((self.high - self.low) / self.step) + 1
 
     def check(self, value: object) -> float:
-        if not is_number(value) or not self.low <= float(value) <= self.high:  # type: ignore[arg-type]
+        if not is_number(value) or not self.low <= float(value) <= self.high:
             raise UsageError(f"{value!r}: a number from {self.low} to {self.high} is expected")
-        x = float(value)  # type: ignore[arg-type]
+        x = float(value)
         if self.step is None:
             return x
-        snapped = self._at(round((x - self.low) / self.step))
+        snapped = self._value(self._cell(x))
         if abs(snapped - x) > 1e-6 * self.step:
             raise UsageError(f"{value!r}: a multiple of {self.step} above {self.low} is expected; nearest: {snapped}")
         return snapped
 
-    def encode(self, value: float) -> float:
+    def decode(self, u: float) -> Value:
         if self.step is not None:
-            return (round((value - self.low) / self.step) + 0.5) / self._cells
-        if self.log:
-            return (math.log(value) - math.log(self.low)) / self._log_width
-        return (value - self.low) / (self.high - self.low)
-
-    def decode(self, u: float) -> float:
-        if self.step is not None:
-            return self._at(_cell(u, self._cells))
+            return super().decode(u)
         if u <= 0.0:
             return self.low
         if u >= 1.0:
             return self.high
         if self.log:
-            x = float(f"{math.exp(math.log(self.low) + u * self._log_width):.{_DIGITS - 1}e}")
+            x = float(f"{self._unlog(u):.{_DIGITS - 1}e}")
         else:
             width, magnitude = self.high - self.low, max(abs(self.low), abs(self.high))
             decimals = min(_DIGITS - math.ceil(math.log10(width)), 14 - math.ceil(math.log10(magnitude)))
             x = round(self.low + u * width, decimals)
         return min(max(x, self.low), self.high)
 
-    def _at(self, cell: int) -> float:
-        """The value of a cell of the grid: low + cell * step without its rounding error."""
+    def _cell(self, value: float) -> int:
+        assert self.step is not None
+        return round((value - self.low) / self.step)
+
+    def _value(self, cell: int) -> float:
+        """The sum low + cell * step without its rounding error."""
         assert self.step is not None
         x = round(self.low + cell * self.step, 12 - math.floor(math.log10(self.step)))
         return min(max(x, self.low), self.high)
 
 
 @dataclass(frozen=True)
-class Int(Parameter):
+class Int(_Number):
     """A whole number from `low` to `high`, optionally on a log scale or in multiples of `step` above `low`.
 
     >>> import fairway as fw
@@ -165,60 +216,45 @@ class Int(Parameter):
     low: int
     high: int
     _: KW_ONLY
-    log: bool = False
     step: int = 1
-    when: Mapping[str, Value | Sequence[Value]] | None = None
+    _margin = 0.5  # on a log scale, the cell of k goes from log(k - 1/2) to log(k + 1/2)
 
     def __post_init__(self) -> None:
-        low, high = _bounds(self, Integral)
-        object.__setattr__(self, "low", int(low))
-        object.__setattr__(self, "high", int(high))
-        _check_step(self, Integral)
-        object.__setattr__(self, "step", int(self.step))
+        super().__post_init__()
         if self.log and self.high > _MAX_LOG_INT:
-            raise UsageError(f"{_name(self)}: too wide to be exact; use Float(..., log=True) and round it yourself")
+            raise UsageError(f"{self._name}: too wide to be exact; use Float(..., log=True) and round it yourself")
 
     @property
     def size(self) -> float:
         return (self.high - self.low) // self.step + 1
 
-    @property
-    def _log_edges(self) -> tuple[float, float]:
-        """The outer edges of the first and last cell; that of k goes from log(k - 1/2) to log(k + 1/2)."""
-        return math.log(self.low - 0.5), math.log(self.high + 0.5)
-
     def check(self, value: object) -> int:
-        k = _as_whole(value)
-        if k is None or not self.low <= k <= self.high:
+        if not is_number(value) or not float(value).is_integer() or not self.low <= int(value) <= self.high:
             raise UsageError(f"{value!r}: a whole number from {self.low} to {self.high} is expected")
-        if (k - self.low) % self.step:
+        if (int(value) - self.low) % self.step:
             raise UsageError(f"{value!r}: {self.low} plus a multiple of {self.step} is expected")
-        return k
+        return int(value)
 
-    def encode(self, value: int) -> float:
-        if self.log:
-            first, last = self._log_edges
-            return (math.log(value) - first) / (last - first)
-        return ((value - self.low) // self.step + 0.5) / self.size
+    def decode(self, u: float) -> Value:
+        return min(max(round(self._unlog(u)), self.low), self.high) if self.log else super().decode(u)
 
-    def decode(self, u: float) -> int:
-        if self.log:
-            first, last = self._log_edges
-            return min(max(round(math.exp(first + u * (last - first))), self.low), self.high)
-        return self.low + self.step * _cell(u, int(self.size))
+    def _cell(self, value: int) -> int:
+        return (value - self.low) // self.step
+
+    def _value(self, cell: int) -> int:
+        return self.low + self.step * cell
 
     def snap(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         if not self.log:
             return super().snap(u)
-        first, last = self._log_edges
-        value = np.clip(np.round(np.exp(first + u * (last - first))), self.low, self.high)
-        return np.asarray((np.log(value) - first) / (last - first))
+        first, width = self._logs
+        return np.asarray((np.log(np.clip(np.round(np.exp(first + u * width)), self.low, self.high)) - first) / width)
 
     def edges(self) -> NDArray[np.float64]:
         if not self.log:
             return super().edges()
-        first, last = self._log_edges
-        return np.asarray((np.log(np.arange(self.low, self.high + 2) - 0.5) - first) / (last - first))
+        first, width = self._logs
+        return np.asarray((np.log(np.arange(self.low, self.high + 2) - 0.5) - first) / width)
 
 
 @dataclass(frozen=True)
@@ -238,45 +274,37 @@ class Choice(Parameter):
     def __post_init__(self) -> None:
         if isinstance(self.options, str | bytes | Mapping) or not isinstance(self.options, Sequence):
             raise UsageError(f"Choice({self.options!r}): a list of options is expected, for example Choice(['a', 'b'])")
-        options = tuple(_plain(option) for option in self.options)
-        object.__setattr__(self, "options", options)
-        if not options:
+        object.__setattr__(self, "options", tuple(_plain(option) for option in self.options))
+        if not self.options:
             raise UsageError("Choice([]): at least one option is expected")
-        if len({identity(option) for option in options}) < len(options):
-            raise UsageError(f"Choice({list(options)!r}): each option may be listed once")
-        object.__setattr__(self, "_index", {identity(option): i for i, option in enumerate(options)})
+        if len(self._cells) < len(self.options):
+            raise UsageError(f"Choice({list(self.options)!r}): each option may be listed once")
+
+    @cached_property
+    def _cells(self) -> dict[tuple[type, object], int]:
+        return {identity(option): i for i, option in enumerate(self.options)}
 
     @property
     def size(self) -> float:
         return len(self.options)
 
     def check(self, value: object) -> Value:
-        try:
+        with contextlib.suppress(UsageError):
             plain = _plain(value)
-            known = identity(plain) in self._index  # type: ignore[attr-defined]
-        except UsageError:
-            known = False
-        if not known:
-            raise UsageError(f"{value!r}: one of {shortened(self.options)} is expected")
-        return plain
+            if identity(plain) in self._cells:
+                return plain
+        raise UsageError(f"{value!r}: one of {shortened(self.options)} is expected")
 
-    def encode(self, value: Value) -> float:
-        return (int(self._index[identity(value)]) + 0.5) / len(self.options)  # type: ignore[attr-defined]
+    def _cell(self, value: Value) -> int:
+        return self._cells[identity(value)]
 
-    def decode(self, u: float) -> Value:
-        return self.options[_cell(u, len(self.options))]
+    def _value(self, cell: int) -> Value:
+        return self.options[cell]
 
 
 def identity(value: object) -> tuple[type, object]:
     """A key by which True, 1 and 1.0, equal in Python, are three different options."""
     return (type(value), value)
-
-
-def _as_whole(value: object) -> int | None:
-    """A whole number, such as 5 or 5.0, as an int; None for anything else."""
-    if not is_number(value) or not float(value).is_integer():  # type: ignore[arg-type]
-        return None
-    return int(value)  # type: ignore[call-overload,no-any-return]
 
 
 def _plain(value: object) -> Value:
@@ -295,49 +323,7 @@ def _plain(value: object) -> Value:
     return value
 
 
-def _cell(u: float, cells: int) -> int:
-    return min(int(u * cells), cells - 1)
-
-
-def _name(parameter: Float | Int) -> str:
-    return f"{type(parameter).__name__}({parameter.low}, {parameter.high})"
-
-
 def shortened(values: Sequence[object], most: int = 8) -> str:
     """The first values, for a sentence."""
     shown = ", ".join(repr(value) for value in values[:most])
     return shown if len(values) <= most else f"{shown} and {len(values) - most} more"
-
-
-def _bounds(parameter: Float | Int, kind: type[Any]) -> tuple[Any, Any]:
-    """The bounds, after checking `low`, `high` and `log`."""
-    low, high, what = parameter.low, parameter.high, "whole" if kind is Integral else "finite"
-    for bound in (low, high):
-        if not isinstance(bound, kind) or not is_finite(bound):
-            raise UsageError(f"{_name(parameter)}: bounds must be {what} numbers, not {bound!r}")
-    if low >= high:
-        hint = (
-            f"did you mean {type(parameter).__name__}({high}, {low})?"
-            if low > high
-            else "a constant is not a parameter"
-        )
-        raise UsageError(f"{_name(parameter)}: low must be below high; {hint}")
-    if parameter.log and low <= 0:
-        raise UsageError(f"{_name(parameter)}: log=True needs low above 0")
-    return low, high
-
-
-def _check_step(parameter: Float | Int, kind: type[Any]) -> None:
-    step: Any = parameter.step
-    if not isinstance(step, kind) or not is_finite(step) or not step > 0:
-        raise UsageError(f"{_name(parameter)}: step={step!r}: a positive number is expected")
-    if parameter.log and not (kind is Integral and step == 1):
-        raise UsageError(f"{_name(parameter)}: log=True and step={step} cannot be combined")
-    cells = (parameter.high - parameter.low) / step
-    if cells > _MAX_CELLS:
-        raise UsageError(f"{_name(parameter)}: too wide to be exact; use Float(...) and round it yourself")
-    if round(cells) < 1 or abs(cells - round(cells)) > 1e-6 * max(1.0, cells * 1e-3):
-        nearest = parameter.low + max(1, math.floor(cells)) * step
-        raise UsageError(
-            f"{_name(parameter)}: the range is not a multiple of step={step}; did you mean high={nearest:.12g}?"
-        )

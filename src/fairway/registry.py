@@ -59,9 +59,9 @@ PUBLIC = _by_name(STORED, _OTHERS)
 _KINDS = _by_name(STORED, _STORED_ONLY)
 
 
-def load(name: str) -> Any:
+def load(name: str, homes: Mapping[str, str] = PUBLIC) -> Any:
     """A public name, imported when it is first asked for."""
-    return getattr(importlib.import_module(f"fairway.{PUBLIC[name]}"), name)
+    return getattr(importlib.import_module(f"fairway.{homes[name]}"), name)
 
 
 def kind(name: str) -> type[Any] | None:
@@ -70,7 +70,4 @@ def kind(name: str) -> type[Any] | None:
     >>> kind("ACE").__name__, kind("os.system")
     ('ACE', None)
     """
-    if name not in _KINDS:
-        return None
-    found: type[Any] = getattr(importlib.import_module(f"fairway.{_KINDS[name]}"), name)
-    return found
+    return load(name, _KINDS) if name in _KINDS else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,13 +154,7 @@ class Space(Mapping[str, Parameter]):
         return condition
 
     def _sorted_by_condition(self) -> tuple[str, ...]:
-        order: list[str] = []
-        left = dict.fromkeys(self.names)
-        while left:
-            ready = [name for name in left if all(parent in order for parent in self._conditions[name])]
-            if not ready:
-                raise UsageError(f"the conditions of {shortened(tuple(left))} form a cycle; remove one of them")
-            for name in ready:
-                order.append(name)
-                del left[name]
-        return tuple(order)
+        try:
+            return tuple(TopologicalSorter(self._conditions).static_order())
+        except CycleError as error:
+            raise UsageError(f"the conditions of {shortened(error.args[1])} form a cycle; remove one of them") from None

@@ -122,7 +122,7 @@ def test_a_design_is_the_same_for_the_same_seed_and_fills_the_cube(design):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"initial": "grid"}, "initial='grid': one of 'random', 'sobol', 'latin', 'furthest' is expected"),
+        ({"initial": "grid"}, "initial='grid': 'random', 'sobol', 'latin' or 'furthest' is expected"),
         ({"acquisition": "kg"}, "acquisition='kg'"),
         ({"random_share": 1.0}, "random_share=1.0"),
         ({"start": 1}, "start=1"),

@@ -195,7 +195,7 @@ def test_with_a_fixed_interval_nothing_depends_on_the_clock():
     [
         ({"reduction": 1}, "reduction=1: a number above 1 is expected"),
         ({"persistence": 0}, "persistence=0: a positive number is expected"),
-        ({"wait": -1}, "wait=-1: a positive number is expected"),
+        ({"wait": -1}, "wait=-1: a number of at least 0 is expected"),
         ({"grace": 0}, "grace=0: a whole number of at least 1 is expected"),
         ({"interval": "often"}, "interval='often': a whole number, 'end' or 'adaptive' is expected"),
     ],

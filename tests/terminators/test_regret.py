@@ -222,7 +222,7 @@ def test_the_lower_bound_is_found_along_the_edge_of_what_limits_allow(seed):
     dense = np.random.default_rng(7).random((40_000, 5))
     dense = dense[surrogate.is_plausible(dense, width)]
     mean, deviation = surrogate.objective.predict(surrogate.features(dense))
-    there, spread = surrogate.objective.predict(surrogate.z[seen.feasible[rows]])
+    there, spread = surrogate.feasible
     ends = np.array([(there + width * spread).min(), (mean - width * deviation).min()])
     upper, lower = surrogate.transform.inverse(ends)
     assert terminator.bound(seen) >= upper - lower

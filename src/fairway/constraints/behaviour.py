@@ -14,16 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fairway.checks import is_number, whole
+from fairway.checks import at_least_zero, one_of, whole
 from fairway.errors import UsageError
 
 
-@dataclass(frozen=True)
-class _Predicted:
+class _Predicted(NamedTuple):
     """The predicted class of each distinct input and, unless the model returned labels, all class probabilities."""
 
     classes: list[Any]
@@ -100,8 +99,7 @@ class Directional:
 
     def __post_init__(self) -> None:
         _check_groups(self)
-        if self.direction not in ("up", "down"):
-            raise UsageError(f"{self.name}: direction={self.direction!r}: 'up' or 'down' is expected")
+        one_of(self.direction, f"{self.name}: direction", options=("up", "down"))
         if self.label != "predicted" and (self.label != -1 or isinstance(self.label, float)):
             whole(self.label, f"{self.name}: label", least=0)
 
@@ -150,35 +148,31 @@ def failures(predict: Callable[[list[Any]], Any], cases: Iterable[Case]) -> dict
         names.add(case.name)
     inputs: list[Any] = []
     seen: dict[Any, int] = {}
-    rows = [[[_row(given, inputs, seen) for given in group] for group in _groups(case)] for case in suite]
+    rows = []
+    for case in suite:
+        groups = [(given,) for given in case.inputs] if isinstance(case, MinimumFunctionality) else case.groups
+        rows.append([[_row(given, inputs, seen) for given in group] for group in groups])
     predicted = _read(predict(list(inputs)), len(inputs))
-    failed = [_failed(case, groups, predicted) for case, groups in zip(suite, rows, strict=True)]
-    return {case.name: sum(each) / len(each) for case, each in zip(suite, failed, strict=True)}
-
-
-def _groups(case: Case) -> Sequence[Sequence[Any]]:
-    return [(given,) for given in case.inputs] if isinstance(case, MinimumFunctionality) else case.groups
+    failed = {case.name: _failed(case, places, predicted) for case, places in zip(suite, rows, strict=True)}
+    return {name: sum(each) / len(each) for name, each in failed.items()}
 
 
 def _failed(case: Case, groups: list[list[int]], predicted: _Predicted) -> list[bool]:
     """Whether each group of inputs, given by their indices, fails the test."""
-    if isinstance(case, MinimumFunctionality):
-        return _fails_functionality(case, groups, predicted)
     if isinstance(case, Invariance):
         return _fails_invariance(case, groups, predicted)
-    return _fails_direction(case, groups, predicted)
-
-
-def _fails_functionality(case: MinimumFunctionality, groups: list[list[int]], predicted: _Predicted) -> list[bool]:
+    if isinstance(case, Directional):
+        return _fails_direction(case, groups, predicted)
+    labels = [label for allowed in case.labels for label in allowed]
     if predicted.probabilities is not None:
         classes = range(len(predicted.probabilities[0]))
-        for label in (label for allowed in case.labels for label in allowed):
-            if label not in classes:
-                raise UsageError(
-                    f"{case.name}: label {label!r} is expected, but predict returned probabilities of "
-                    f"{len(classes)} classes, 0 to {classes[-1]}"
-                )
-    texts = {isinstance(label, str) for allowed in case.labels for label in allowed}
+        unknown = [label for label in labels if label not in classes]
+        if unknown:
+            raise UsageError(
+                f"{case.name}: label {unknown[0]!r} is expected, but predict returned probabilities of "
+                f"{len(classes)} classes, 0 to {classes[-1]}"
+            )
+    texts = {isinstance(label, str) for label in labels}
     if texts != {isinstance(predicted.classes[row], str) for (row,) in groups} and len(texts) == 1:
         raise UsageError(
             f"{case.name}: labels like {case.labels[0][0]!r} are expected, but predict returned "
@@ -265,6 +259,5 @@ def _check_groups(test: Invariance | Directional) -> None:
     alone = next((group for group in groups if len(group) == 1), None)
     if alone is not None:
         raise UsageError(f"{test.name}: {alone[0]!r} is alone in its group: an original and its variants are expected")
-    if not is_number(test.tolerance) or not test.tolerance >= 0:
-        raise UsageError(f"{test.name}: tolerance={test.tolerance!r}: a number of at least 0 is expected")
+    at_least_zero(test.tolerance, f"{test.name}: tolerance")
     object.__setattr__(test, "groups", groups)

@@ -45,10 +45,7 @@ def load_cases(path: str | PathLike[str], *, expect: Mapping[str, Mapping[str, A
         tests = json.loads(gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise UsageError(f"{path}: JSON is expected, gzipped or not ({error})") from None
-    if not isinstance(tests, list) or not all(
-        isinstance(test, dict) and isinstance(test.get("name"), str) and "type" in test and _is_data(test.get("data"))
-        for test in tests
-    ):
+    if not isinstance(tests, list) or not all(map(_is_test, tests)):
         raise UsageError(f"{path}: a list of tests, each with a name, a type and a list of data, is expected")
     more = expect or {}
     unknown = sorted(set(more) - {test["name"] for test in tests})
@@ -64,6 +61,12 @@ def load_cases(path: str | PathLike[str], *, expect: Mapping[str, Mapping[str, A
     if not suite:
         raise UsageError(f"{path}: no test states what it expects; pass expect=")
     return suite
+
+
+def _is_test(test: Any) -> bool:
+    if not isinstance(test, dict) or not isinstance(test.get("name"), str) or "type" not in test:
+        return False
+    return isinstance(test.get("data"), list) and bool(test["data"])
 
 
 def _case(test: Mapping[str, Any]) -> Case | None:
@@ -88,7 +91,3 @@ def _case(test: Mapping[str, Any]) -> Case | None:
         direction, tolerance, label = test.get("direction"), test.get("tolerance", 0.0), test.get("label", -1)
         return None if direction is None else Directional(name, groups, direction, tolerance, label)
     raise UsageError(f"{name}: type={kind!r}: 'MFT', 'INV' or 'DIR' is expected")
-
-
-def _is_data(data: Any) -> bool:
-    return isinstance(data, list) and bool(data)

@@ -35,7 +35,7 @@ def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None 
     >>> latency(len, ["good", "bad"], quantile=0.5, seconds=0.01) > 0
     True
     """
-    fraction(quantile, "quantile", ends=True)
+    fraction(quantile, "quantile", ends=(0, 1))
     positive(seconds, "seconds", what="number of seconds")
     predict = getattr(model, "predict", model)
     if not callable(predict):
@@ -79,9 +79,8 @@ def _batches(rows: Any, batch: int | None) -> list[Any]:
     if size > max(n, _LARGEST):
         raise UsageError(f"batch={size}: there are {n} rows, and at most {_LARGEST:,} are repeated to fill a batch")
     places = [(np.arange(size) + start) % n for start in range(0, min(n, size * _SLICES), size)]
-    if hasattr(rows, "iloc"):
-        return [rows.iloc[place] for place in places]
     if hasattr(rows, "shape"):
+        rows = getattr(rows, "iloc", rows)
         return [rows[place] for place in places]
     return [[rows[i] for i in place] for place in places]
 
@@ -107,8 +106,7 @@ def model_size(model: Any) -> int:
 class _Sink:
     """A file that only counts the bytes written to it."""
 
-    def __init__(self) -> None:
-        self.bytes = 0
+    bytes = 0
 
     def write(self, data: Any) -> int:
         size = memoryview(data).nbytes

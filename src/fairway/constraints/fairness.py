@@ -29,8 +29,8 @@ def equalized_odds_difference(y_true: Any, y_pred: Any, *, sensitive_features: A
     >>> equalized_odds_difference([0, 0, 1, 1], [1, 0, 1, 1], sensitive_features=["a", "b", "a", "b"])
     1.0
     """
-    rates = _Rates(y_true, y_pred, sensitive_features, sample_weight)
-    return max(_difference(rates.of(1)), _difference(rates.of(0)), key=_nan_first)
+    positives, negatives = _rates(y_true, y_pred, sensitive_features, sample_weight, among=(1, 0))
+    return float(np.maximum(_difference(positives), _difference(negatives)))  # NaN if one is
 
 
 def equalized_odds_ratio(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
@@ -43,11 +43,10 @@ def equalized_odds_ratio(y_true: Any, y_pred: Any, *, sensitive_features: Any, s
     >>> equalized_odds_ratio([0, 1, 1, 0, 1, 1], [1, 1, 0, 1, 1, 1], sensitive_features=groups)
     0.5
     """
-    rates = _Rates(y_true, y_pred, sensitive_features, sample_weight)
-    positive, negative = rates.of(1), rates.of(0)
-    if np.isnan([positive, negative]).any():
+    positives, negatives = _rates(y_true, y_pred, sensitive_features, sample_weight, among=(1, 0))
+    if np.isnan([positives, negatives]).any():
         return math.nan
-    return float(np.fmin(_ratio(positive), _ratio(negative)))  # the one that is defined, if only one is
+    return float(np.fmin(_ratio(positives), _ratio(negatives)))  # the one that is defined, if only one is
 
 
 def equal_opportunity_difference(
@@ -59,7 +58,7 @@ def equal_opportunity_difference(
     >>> equal_opportunity_difference([0, 0, 1, 1], [1, 0, 1, 1], sensitive_features=["a", "b", "a", "b"])
     0.0
     """
-    return _difference(_Rates(y_true, y_pred, sensitive_features, sample_weight).of(1))
+    return _difference(*_rates(y_true, y_pred, sensitive_features, sample_weight, among=(1,)))
 
 
 def demographic_parity_difference(
@@ -71,7 +70,7 @@ def demographic_parity_difference(
     >>> demographic_parity_difference([0, 0, 1, 1], [1, 0, 1, 1], sensitive_features=["a", "b", "a", "b"])
     0.5
     """
-    return _difference(_Rates(y_true, y_pred, sensitive_features, sample_weight).of(None))
+    return _difference(*_rates(y_true, y_pred, sensitive_features, sample_weight))
 
 
 def demographic_parity_ratio(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
@@ -83,7 +82,7 @@ def demographic_parity_ratio(y_true: Any, y_pred: Any, *, sensitive_features: An
     >>> demographic_parity_ratio([0, 0, 1, 1], [1, 0, 1, 1], sensitive_features=["a", "b", "a", "b"])
     0.5
     """
-    return _ratio(_Rates(y_true, y_pred, sensitive_features, sample_weight).of(None))
+    return _ratio(*_rates(y_true, y_pred, sensitive_features, sample_weight))
 
 
 def group_gap(
@@ -99,7 +98,10 @@ def group_gap(
     >>> group_gap(error, [1.0, 2.0, 3.0, 4.0], [1.5, 2.5, 3.0, 4.0], sensitive_features=["a", "a", "b", "b"])
     0.5
     """
-    frame = _metric_frame()
+    try:
+        frame = importlib.import_module("fairlearn.metrics").MetricFrame  # untyped
+    except ImportError:
+        raise MissingDependency("group_gap needs Fairlearn: pip install 'fairway[fairlearn]'") from None
     if not callable(metric):
         raise UsageError(f"metric={metric!r}: a function of (y_true, y_pred) is expected")
     truth, predicted = _column(y_true, "y_true"), _column(y_pred, "y_pred")
@@ -117,19 +119,19 @@ def group_gap(
     return math.nan if len(by_group) < 2 or by_group.isna().any() else float(found.difference())  # noqa: PLR2004
 
 
-class _Rates:
-    """The share predicted positive in each group."""
+def _rates(
+    y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any, *, among: tuple[int | None, ...] = (None,)
+) -> list[NDArray[np.float64]]:
+    """The share predicted positive in each group (groups,), among rows with each true label; None means all rows.
 
-    def __init__(self, y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any) -> None:
-        self._truth, self._predicted = _labels(y_true, "y_true"), _labels(y_pred, "y_pred")
-        groups, weights = _rows(self._truth, self._predicted, sensitive_features, sample_weight)
-        self._groups, self._weights = groups, np.ones(len(groups)) if weights is None else weights
-
-    def of(self, label: int | None) -> NDArray[np.float64]:
-        """The rates (groups,) among rows with this true label, or among all; NaN for a group without such rows."""
-        weights = self._weights if label is None else self._weights * (self._truth == label)
-        with np.errstate(invalid="ignore"):
-            return np.bincount(self._groups, weights * self._predicted) / np.bincount(self._groups, weights)
+    NaN for a group without such rows.
+    """
+    truth, predicted = _labels(y_true, "y_true"), _labels(y_pred, "y_pred")
+    groups, weights = _rows(truth, predicted, sensitive_features, sample_weight)
+    every = np.ones(len(groups)) if weights is None else weights
+    counted = [every if label is None else every * (truth == label) for label in among]
+    with np.errstate(invalid="ignore"):
+        return [np.bincount(groups, rows * predicted) / np.bincount(groups, rows) for rows in counted]
 
 
 def _difference(rates: NDArray[np.float64]) -> float:
@@ -139,17 +141,6 @@ def _difference(rates: NDArray[np.float64]) -> float:
 def _ratio(rates: NDArray[np.float64]) -> float:
     highest = float(rates.max())
     return float(rates.min()) / highest if len(rates) > 1 and highest else math.nan
-
-
-def _nan_first(value: float) -> tuple[bool, float]:
-    return math.isnan(value), value
-
-
-def _metric_frame() -> Any:
-    try:
-        return importlib.import_module("fairlearn.metrics").MetricFrame  # untyped
-    except ImportError:
-        raise MissingDependency("group_gap needs Fairlearn: pip install 'fairway[fairlearn]'") from None
 
 
 def _column(values: Any, name: str) -> NDArray[Any]:

@@ -1,10 +1,7 @@
 """Blended search, after Wang et al. (2021): a global sampler and local randomised direct searches share the trials.
 
-A local search is centred at a good trial. It takes a step in a random direction, then in the opposite one; every trial
-near the centre that is no improvement shortens the step. A better trial becomes the new centre of its neighbourhood.
-All of this is derived from the history, so nothing is kept between proposals. Local and global proposals share the
-trials in proportion to their recent improvements on the best one. Centres are chosen by the feasibility order: no
-penalty weighs violation against loss, and unknown rows come after measured ones.
+A local search steps from a good trial in a random direction, then in the opposite one. Centres, step sizes and shares
+are derived from the history. Centres are chosen by the feasibility order: unknown rows come after measured ones.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import positive, whole
+from fairway.checks import checked, positive, whole
 from fairway.history import History
 from fairway.parameters import Value
 from fairway.samplers.sampler import Sampler
@@ -43,21 +40,19 @@ class Blend(Sampler):
 
     start_at: Mapping[str, Value] | None = None
     _: KW_ONLY
-    threads: int = 3
-    step: float = 0.2
+    threads: int = field(default=3, metadata=checked(whole))
+    step: float = field(default=0.2, metadata=checked(positive))
     around: CTPE = field(default_factory=CTPE)
 
     def __post_init__(self) -> None:
-        whole(self.threads, "threads")
-        positive(self.step, "step", what="number")
+        super().__post_init__()
         if isinstance(self.around, Mapping):  # from JSON
             object.__setattr__(self, "around", CTPE(**{k: v for k, v in self.around.items() if k != "kind"}))
 
     def propose(self, history: History, rng: np.random.Generator) -> Array:
         if not len(history) and not len(history.pending) and self.start_at is not None:
             return np.nan_to_num(history.space.encode(self.start_at), nan=0.5)
-        measured = np.count_nonzero(~history.failed)
-        if not measured or rng.random() >= self._local_share(history):
+        if history.failed.all() or rng.random() >= self._local_share(history):
             return self.around.propose(history, rng)
         centres = self._centres(history)
         weights = 0.5 ** np.arange(len(centres))
@@ -71,7 +66,7 @@ class Blend(Sampler):
     def _centres(self, history: History) -> list[int]:
         """The rows of the best trials, each the best of its neighbourhood."""
         taken, centres = np.zeros(len(history), bool), []
-        for row in history.order[: np.count_nonzero(~history.failed)]:
+        for row in history.best_first:
             if not taken[row]:
                 centres.append(int(row))
                 taken |= self._near(history, int(row))

@@ -1,20 +1,18 @@
 """BORE (Tiao et al., 2021): a classifier of good points estimates the density ratio of good and bad ones.
 
-A forest of randomised trees from scikit-learn (optional) learns which trials are in the best `gamma` share, and a
-second forest which are feasible. The acquisition, the sum of their log probabilities, is evaluated at random points and
-at variations of the best trials. Stopped trials count with their loss so far. Unknown rows are left out of the second
-forest, failed rows of both; running trials count as bad.
+The acquisition is the log probability of being in the best `gamma` share plus that of being feasible, each by a forest.
+Stopped trials count with their loss so far. Unknown rows are left out of the second forest, failed rows of both;
+running trials count as bad.
 """
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import fraction, whole
+from fairway.checks import checked, fraction, whole
 from fairway.errors import MissingDependency
 from fairway.history import History
 from fairway.samplers.sampler import Sampler
@@ -34,15 +32,10 @@ class BORE(Sampler):
     BORE(start=10, gamma=0.2, trees=50)
     """
 
-    start: int = 10
+    start: int = field(default=10, metadata=checked(whole, least=2))
     _: KW_ONLY
-    gamma: float = 0.25
-    trees: int = 50
-
-    def __post_init__(self) -> None:
-        whole(self.start, "start", least=2)
-        whole(self.trees, "trees")
-        fraction(self.gamma, "gamma")
+    gamma: float = field(default=0.25, metadata=checked(fraction))
+    trees: int = field(default=50, metadata=checked(whole))
 
     def propose(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
         d, ran = len(history.space), ~history.failed
@@ -52,7 +45,7 @@ class BORE(Sampler):
         x = x[history.is_new(x)]
         if not len(x):
             return rng.random(d)
-        order = history.order[: np.count_nonzero(ran)]
+        order = history.best_first
         good = np.zeros(len(history), bool)
         good[order[: max(1, round(self.gamma * len(order)))]] = True
         points = np.concatenate([history.x[ran], history.pending])
@@ -80,15 +73,12 @@ class BORE(Sampler):
         """The log probability that points (k, d) have the label; 0 if all `labels` are equal."""
         if labels.all() or not labels.any():
             return np.zeros(len(x))
-        forest = _forest(self.trees, int(rng.integers(2**31)))
+        try:
+            from sklearn.ensemble import ExtraTreesClassifier  # noqa: PLC0415 - optional
+        except ImportError:
+            raise MissingDependency("BORE needs scikit-learn: pip install scikit-learn") from None
+        seed = int(rng.integers(2**31))
+        forest = ExtraTreesClassifier(self.trees, min_samples_leaf=2, max_features=1, random_state=seed, n_jobs=1)
         forest.fit(np.nan_to_num(points, nan=-1.0), labels)
         share = forest.predict_proba(np.nan_to_num(x, nan=-1.0))[:, 1]
         return np.asarray(np.log((share * self.trees + 0.5) / (self.trees + 1.0)))
-
-
-def _forest(trees: int, seed: int) -> Any:
-    try:
-        from sklearn.ensemble import ExtraTreesClassifier  # noqa: PLC0415 - optional
-    except ImportError:
-        raise MissingDependency("BORE needs scikit-learn: pip install scikit-learn") from None
-    return ExtraTreesClassifier(trees, min_samples_leaf=2, max_features=1, random_state=seed, n_jobs=1)

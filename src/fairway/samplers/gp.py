@@ -1,28 +1,25 @@
 """Bayesian optimisation with Gaussian processes, one for the objective and one for each constraint.
 
 The acquisition is the log expected improvement over the best feasible point plus the log probability that each
-constraint holds (Gardner et al., 2014); until something is feasible, only the latter. It is maximised by L-BFGS-B in
-the continuous parameters and by exact search in the discrete ones, starting from the best of many random points and
-one-parameter changes of the best trials. `GP.cikm2021()` is the winning solution of the CIKM 2021 contest.
-
-A stopped trial counts with the median loss of the completed ones, or with its own loss so far if `impute` is False or
-if it holds the best feasible checkpoint. Unknown rows are left out of a constraint's process, failed rows of all.
-Running trials are assumed to reach the predicted mean.
+constraint holds (Gardner et al., 2014); until something is feasible, only the latter. A stopped trial counts with the
+median loss of the completed ones, or with its own loss so far if `impute` is False or if it holds the best feasible
+checkpoint. Unknown rows are left out of a constraint's process, failed rows of all. Running trials are assumed to reach
+the predicted mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import flag, positive, whole
-from fairway.errors import UsageError
+from fairway.checks import checked, flag, number, one_of, positive, whole
 from fairway.history import History
-from fairway.samplers.initial import Design, check_design, initial_point
+from fairway.samplers.initial import Design, initial_point
 from fairway.samplers.sampler import Sampler
 
 if TYPE_CHECKING:
@@ -50,28 +47,18 @@ class GP(Sampler):
     True
     """
 
-    start: int = 10
+    start: int = field(default=10, metadata=checked(whole, least=2))
     _: KW_ONLY
-    initial: Design = "sobol"
-    acquisition: Literal["ei", "pi", "ucb"] = "ei"
-    width: float = 2.0
-    transform: bool = True
-    warp: bool = True
-    impute: bool = True
-    random_share: float = 0.0
-    most: int = 300
-
-    def __post_init__(self) -> None:
-        whole(self.start, "start", least=2)
-        whole(self.most, "most", least=20)
-        check_design(self.initial)
-        positive(self.width, "width", what="number")
-        for name in ("transform", "warp", "impute"):
-            flag(getattr(self, name), name)
-        if not 0.0 <= self.random_share < 1.0:
-            raise UsageError(f"random_share={self.random_share!r}: a number from 0 to below 1 is expected")
-        if self.acquisition not in ("ei", "pi", "ucb"):
-            raise UsageError(f"acquisition={self.acquisition!r}: 'ei', 'pi' or 'ucb' is expected")
+    initial: Design = field(default="sobol", metadata=checked(one_of, options=get_args(Design)))
+    acquisition: Literal["ei", "pi", "ucb"] = field(default="ei", metadata=checked(one_of, options=("ei", "pi", "ucb")))
+    width: float = field(default=2.0, metadata=checked(positive))
+    transform: bool = field(default=True, metadata=checked(flag))
+    warp: bool = field(default=True, metadata=checked(flag))
+    impute: bool = field(default=True, metadata=checked(flag))
+    random_share: float = field(
+        default=0.0, metadata=checked(number, what="a number from 0 to below 1", within=lambda share: 0 <= share < 1)
+    )
+    most: int = field(default=300, metadata=checked(whole, least=20))
 
     @classmethod
     def cikm2021(cls) -> GP:
@@ -99,7 +86,7 @@ class GP(Sampler):
 
     def _rows(self, history: History) -> NDArray[np.intp]:
         """The rows to learn from: all, or the best and the latest."""
-        order = history.order[: np.count_nonzero(~history.failed)]
+        order = history.best_first
         if len(order) <= self.most:
             return np.sort(order)
         better = order[: self.most // 2]
@@ -122,33 +109,26 @@ class GP(Sampler):
             best = float(process.predict(z[feasible])[0].min())
             if len(pending):
                 process = process.joined_by(pending)
-            choose: dict[str, Callable[[Array, Array], tuple[Array, Array, Array]]] = {
-                "ei": lambda mean, deviation: functions.log_expected_improvement(mean, deviation, best),
-                "pi": lambda mean, deviation: functions.log_probability_below(mean, deviation, best),
-                "ucb": lambda mean, deviation: functions.lower_confidence_bound(mean, deviation, self.width),
+            value: dict[str, Callable[[Array, Array], tuple[Array, Array, Array]]] = {
+                "ei": partial(functions.log_expected_improvement, best=best),
+                "pi": partial(functions.log_probability_below, limit=best),
+                "ucb": partial(functions.lower_confidence_bound, width=self.width),
             }
-            terms.append(Term(process, choose[self.acquisition]))
+            terms.append(Term(process, value[self.acquisition]))
         for i in range(len(history.problem.constraints)):
             over = history.beyond(i)[rows]
             known = ~np.isnan(over)
-            if np.count_nonzero(known) < 2:  # noqa: PLR2004
-                continue
-            move = Transform(over[known], cut=False)
-            limit = float(move(np.zeros(1))[0])
-            process = fit(features, z[known], move(over[known]), warp=self.warp)
-
-            def met(mean: Array, deviation: Array, limit: float = limit) -> tuple[Array, Array, Array]:
-                return functions.log_probability_below(mean, deviation, limit)
-
-            terms.append(Term(process, met))
+            if np.count_nonzero(known) >= 2:  # noqa: PLR2004
+                move = Transform(over[known], cut=False)
+                process = fit(features, z[known], move(over[known]), warp=self.warp)
+                limit = float(move(np.zeros(1))[0])
+                terms.append(Term(process, partial(functions.log_probability_below, limit=limit)))
         return terms
 
     def _imputed(self, history: History, rows: NDArray[np.intp]) -> Array:
-        loss = history.gap[rows].copy()
-        partial = history.partial[rows]
-        if self.impute and partial.any() and not partial.all():
-            best = np.argmin(np.where(history.feasible[rows], loss, np.inf))
-            partial = partial.copy()
-            partial[best] = False
-            loss[partial] = np.median(loss[~history.partial[rows]])
+        loss, stopped = history.gap[rows], history.partial[rows]
+        if self.impute and stopped.any() and not stopped.all():
+            median = np.median(loss[~stopped])
+            stopped[np.argmin(np.where(history.feasible[rows], loss, np.inf))] = False
+            loss[stopped] = median
         return loss

@@ -6,24 +6,17 @@ study, complete the same design.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.errors import UsageError
 from fairway.history import History
 from fairway.seeds import stream
 
 Design: TypeAlias = Literal["random", "sobol", "latin", "furthest"]
 
 _FURTHEST_OF = 256  # random candidates
-
-
-def check_design(design: str) -> None:
-    """Raise a `UsageError` unless this is the name of a design."""
-    if design not in get_args(Design):
-        raise UsageError(f"initial={design!r}: one of {', '.join(map(repr, get_args(Design)))} is expected")
 
 
 def initial_point(design: Design, size: int, history: History, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fairway.checks import check_fields
 from fairway.errors import SpaceExhausted
 from fairway.history import History
 
@@ -31,6 +32,9 @@ class Sampler(ABC):
     >>> fw.Study({"x": fw.Int(1, 9)}, fw.Minimize("loss"), sampler=Middle(), seed=0).ask().params
     {'x': 5}
     """
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @abstractmethod
     def propose(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:

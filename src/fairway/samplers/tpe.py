@@ -4,13 +4,8 @@ The objective and every constraint are factors. A factor splits the observations
 densities l and g; gamma is the share of its good group. The acquisition is the product over factors of the relative
 density ratio r = l / (gamma l + (1 - gamma) g): modification I of c-TPE. A factor whose good group holds every point is
 constant, and is left out. Modification II is the objective's split: points join its good group from the best on, until
-it holds as many *feasible* points as plain TPE's good group has points. A point whose constraints were never checked,
-since its loss was too high, counts as the share of checked points that are feasible. Otherwise the few checked points
-might not fill the group, and the objective would be left out.
-
-Two additions are our own. In the objective's good density a better trial weighs more. And besides draws from the good
-densities, candidates include the two best trials with one discrete parameter changed and the real ones moved a little:
-a draw from a product of kernels changes all parameters at once and rarely makes such a small step.
+it holds as many *feasible* points as plain TPE's good group has points. A point whose constraints were never checked
+counts as the share of checked points that are feasible; otherwise the few checked points might not fill the group.
 
 Stopped trials count with their loss so far. Rows whose constraint is unknown are left out of that constraint's
 densities, failed rows of all. Running trials count as bad.
@@ -20,14 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import flag, fraction, positive, whole
-from fairway.errors import UsageError
+from fairway.checks import checked, flag, fraction, one_of, positive, whole
 from fairway.history import History
 from fairway.samplers.sampler import Sampler
 
@@ -61,27 +55,16 @@ class TPE(Sampler):
     True
     """
 
-    start: int = 10
+    start: int = field(default=10, metadata=checked(whole))
     _: KW_ONLY
-    gamma: float = 0.25
-    growth: Literal["sqrt", "linear"] = "sqrt"
-    candidates: int = 64
-    neighbours: bool = True
-    ranked: bool = True
-    bandwidth: float = 1.059
-    floor: float = 0.01
-    stay: float = 0.8
-
-    def __post_init__(self) -> None:
-        whole(self.start, "start")
-        whole(self.candidates, "candidates")
-        for name in ("gamma", "bandwidth", "floor"):
-            positive(getattr(self, name), name, what="number")
-        fraction(self.stay, "stay")
-        for name in ("neighbours", "ranked"):
-            flag(getattr(self, name), name)
-        if self.growth not in ("sqrt", "linear"):
-            raise UsageError(f"growth={self.growth!r}: 'sqrt' or 'linear' is expected")
+    gamma: float = field(default=0.25, metadata=checked(positive))
+    growth: Literal["sqrt", "linear"] = field(default="sqrt", metadata=checked(one_of, options=("sqrt", "linear")))
+    candidates: int = field(default=64, metadata=checked(whole))
+    neighbours: bool = field(default=True, metadata=checked(flag))
+    ranked: bool = field(default=True, metadata=checked(flag))
+    bandwidth: float = field(default=1.059, metadata=checked(positive))
+    floor: float = field(default=0.01, metadata=checked(positive))
+    stay: float = field(default=0.8, metadata=checked(fraction))
 
     def propose(self, history: History, rng: np.random.Generator) -> Points:
         d = len(history.space)
@@ -113,16 +96,17 @@ class TPE(Sampler):
         """The log of the relative density ratio, from the log of l / g."""
         return -np.logaddexp(math.log(gamma), math.log1p(-gamma) - log_ratio)
 
-    def _good_size(self, n: int) -> int:
-        if self.growth == "sqrt":
-            return math.ceil(self.gamma * math.sqrt(n))
-        return min(math.ceil(self.gamma * n), 25)
+    def _good_size(self, history: History, order: NDArray[np.intp]) -> int:
+        """How many of some rows, given from best to worst, are good."""
+        del history
+        n = len(order)
+        return math.ceil(self.gamma * math.sqrt(n)) if self.growth == "sqrt" else min(math.ceil(self.gamma * n), 25)
 
     def _factors(self, history: History) -> Iterator[_Factor]:
         """The factors that are not constant; here, at most the objective."""
-        ran = ~history.failed
-        order = np.argsort(history.loss[ran], kind="stable")
-        yield from _split(history.x[ran][order], self._good_size(len(order)), history.pending, ranked=True)
+        ran = np.flatnonzero(~history.failed)
+        order = ran[np.argsort(history.loss[ran], kind="stable")]
+        yield from _split(history.x[order], self._good_size(history, order), history.pending, ranked=True)
 
     def _incumbents(self, history: History) -> Points:
         """The points of the best trials; here, by the objective."""
@@ -143,29 +127,27 @@ class CTPE(TPE):
     True
     """
 
-    relative: bool = True
-    feasible_split: bool = True
-    naive: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("relative", "feasible_split", "naive"):
-            flag(getattr(self, name), name)
+    relative: bool = field(default=True, metadata=checked(flag))
+    feasible_split: bool = field(default=True, metadata=checked(flag))
+    naive: bool = field(default=False, metadata=checked(flag))
 
     def _log_ratio(self, log_ratio: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
         return super()._log_ratio(log_ratio, gamma) if self.relative and not self.naive else log_ratio
 
+    def _good_size(self, history: History, order: NDArray[np.intp]) -> int:
+        size = super()._good_size(history, order)
+        if not self.feasible_split or self.naive:
+            return size
+        feasible, infeasible = np.count_nonzero(history.feasible), np.count_nonzero(history.infeasible)
+        share = (feasible + 1) / (feasible + infeasible + 2)  # of those checked, with one of each kind added
+        chance = np.where(history.unknown, share, history.feasible)[order]
+        return int(np.searchsorted(np.cumsum(chance), size)) + 1  # beyond the last point if there are too few
+
     def _factors(self, history: History) -> Iterator[_Factor]:
-        ran = ~history.failed
-        x = history.x[ran]
-        order = np.argsort(history.loss[ran], kind="stable")
-        size = self._good_size(len(order))
-        if self.feasible_split and not self.naive:
-            chance = np.where(history.unknown, _share_feasible(history), history.feasible)[ran][order]
-            size = int(np.searchsorted(np.cumsum(chance), size)) + 1  # beyond the last point if there are too few
-        yield from _split(x[order], size, history.pending, ranked=True)
+        yield from super()._factors(history)
+        x = history.x[~history.failed]
         for i in range(len(history.problem.constraints)):
-            over = history.beyond(i)[ran]
+            over = history.beyond(i)[~history.failed]
             order = np.argsort(over, kind="stable")[: np.count_nonzero(~np.isnan(over))]
             if order.size:
                 within = int(np.count_nonzero(over[order] <= 0.0))
@@ -173,12 +155,6 @@ class CTPE(TPE):
 
     def _incumbents(self, history: History) -> Points:
         return history.x[history.order[:_INCUMBENTS]]
-
-
-def _share_feasible(history: History) -> float:
-    """The share of feasible trials among those checked, with one of each kind added: (f + 1) / (f + i + 2)."""
-    feasible = np.count_nonzero(history.feasible)
-    return float((feasible + 1) / (feasible + np.count_nonzero(history.infeasible) + 2))
 
 
 def _split(x: Points, size: int, worse: Points, *, ranked: bool) -> Iterator[_Factor]:

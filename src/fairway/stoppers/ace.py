@@ -7,14 +7,13 @@ young trials last.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
-from fairway.checks import fraction, whole
-from fairway.errors import UsageError
+from fairway.checks import checked, fraction, one_of, whole
 from fairway.problem import Problem
+from fairway.stoppers.ranks import Strata
 from fairway.stoppers.stopper import Interval, Stopper, StopperState
-from fairway.stoppers.strata import Strata
 
 
 @dataclass(frozen=True)
@@ -33,17 +32,11 @@ class ACE(Stopper):
     fairway.errors.UsageError: truncation=25: a fraction between 0 and 1 is expected; did you mean 0.25?
     """
 
-    truncation: float = 0.25
-    interval: Interval = field(default="adaptive", kw_only=True)
-    tolerance: Literal["soft", "hard"] = field(default="soft", kw_only=True)
-    grace: int = field(default=1, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        fraction(self.truncation, "truncation")
-        whole(self.grace, "grace")
-        if self.tolerance not in ("soft", "hard"):
-            raise UsageError(f"tolerance={self.tolerance!r}: 'soft' or 'hard' is expected")
+    truncation: float = field(default=0.25, metadata=checked(fraction))
+    _: KW_ONLY
+    interval: Interval = "adaptive"
+    tolerance: Literal["soft", "hard"] = field(default="soft", metadata=checked(one_of, options=("soft", "hard")))
+    grace: int = field(default=1, metadata=checked(whole))
 
     @property
     def stop_probability(self) -> float:

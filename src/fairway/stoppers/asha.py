@@ -7,12 +7,12 @@ E of the ACE paper: trials are ranked within strata, and constraints are checked
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
-from fairway.checks import flag, whole
+from fairway.checks import checked, flag, whole
 from fairway.problem import Problem
+from fairway.stoppers.ranks import Strata
 from fairway.stoppers.stopper import Stopper, StopperState
-from fairway.stoppers.strata import Strata
 
 
 @dataclass(frozen=True)
@@ -26,19 +26,11 @@ class ASHA(Stopper):
     0.6666666666666667
     """
 
-    reduction: int = 4
+    reduction: int = field(default=4, metadata=checked(whole, least=2))
     _: KW_ONLY
-    grace: int = 1
-    max_steps: int | None = None
-    strata: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole(self.reduction, "reduction", least=2)
-        whole(self.grace, "grace")
-        flag(self.strata, "strata")
-        if self.max_steps is not None:
-            whole(self.max_steps, "max_steps")
+    grace: int = field(default=1, metadata=checked(whole))
+    max_steps: int | None = field(default=None, metadata=checked(whole))
+    strata: bool = field(default=False, metadata=checked(flag))
 
     @property
     def stop_probability(self) -> float:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from fairway.checks import whole
+from fairway.checks import checked, whole
 from fairway.problem import Problem
 from fairway.stoppers.ranks import Ranks
 from fairway.stoppers.stopper import Stopper, StopperState
@@ -19,14 +19,9 @@ class HalfAt(Stopper):
     HalfAt(interval=1, skip=True, step=7, after=40)
     """
 
-    step: int = 7
-    after: int = 40
+    step: int = field(default=7, metadata=checked(whole))
+    after: int = field(default=40, metadata=checked(whole, least=0))
     stop_probability = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole(self.step, "step")
-        whole(self.after, "after", least=0)
 
     def start(self, problem: Problem) -> StopperState:
         del problem

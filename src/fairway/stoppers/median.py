@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from fairway.checks import whole
+from fairway.checks import checked, whole
 from fairway.problem import Problem
 from fairway.stoppers.ranks import Ranks
 from fairway.stoppers.stopper import Stopper, StopperState
@@ -23,14 +23,9 @@ class Median(Stopper):
     Median(interval=1, skip=True, grace=10, min_trials=5)
     """
 
-    grace: int = 1
-    min_trials: int = 5
+    grace: int = field(default=1, metadata=checked(whole))
+    min_trials: int = field(default=5, metadata=checked(whole))
     stop_probability = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole(self.grace, "grace")
-        whole(self.min_trials, "min_trials")
 
     def start(self, problem: Problem) -> StopperState:
         del problem

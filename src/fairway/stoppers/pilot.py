@@ -1,35 +1,29 @@
 """The default stopper: it weighs continuing a trial against starting a new one, by what earlier trials showed.
 
-*Is the trial among the best?* Rungs lie at steps grace, grace * reduction, grace * reduction^2, ... At a rung, all but
-the best 1/reduction of the trials that have reached it stop. They are ranked by objective alone, and a trial at least
-as good as the best feasible checkpoint continues. Until something feasible is found, infeasible trials are ranked by
-violation and all others continue.
+At rungs, steps grace * reduction^k, all but the best 1/reduction of the trials stop, ranked by objective alone; a trial
+at least as good as the best feasible checkpoint continues. Until something feasible is found, infeasible trials are
+ranked by violation and all others continue.
 
-*Will an infeasible trial recover?* Where violation only grows with training, an infeasible trial is a waste; where it
-fluctuates, the best models come from such trials. So the chance is learned. Training from step s to step t while
-infeasible counts as log2(t / s) doublings; D is their sum over all trials, and R counts the recoveries. The next
-doubling then succeeds with probability (R + 1) / (D + 1), and costs what the trial has cost so far, c. New trials cost
-C in total and I of them became feasible. An infeasible trial stops when a new one promises `persistence` times more:
+Whether an infeasible trial will recover is learned. Training from step s to step t while infeasible counts as
+log2(t / s) doublings; D is their sum over all trials, R counts the recoveries, and the next doubling succeeds with
+probability (R + 1) / (D + 1). It costs what the trial has cost so far, c. New trials cost C in total and I of them
+became feasible. An infeasible trial stops when a new one promises `persistence` times more:
 
     persistence * (R + 1) / (D + 1) < c * max(I, 1) / C
 
-*Is a check worth its cost?* Only while the objective is better than the best feasible one (the skip rule of ACE, which
-also checks ties), and after a check only once further training has cost `wait` times as much as that check.
-
 If a trial is cross-validated fold by fold, infeasible means are always ranked by violation, and the second question is
-not asked: more folds are not more training.
-
-The state holds only ranks, counts, a minimum and integer sums, so that replicas agree.
+not asked: more folds are not more training. The state holds only ranks, counts, a minimum and integer sums, so that
+replicas agree.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 
-from fairway.checks import positive, whole
-from fairway.errors import UsageError
+from fairway.checks import at_least_zero, checked, number, positive, whole
 from fairway.problem import Problem
 from fairway.stoppers.ranks import DUST, PairRanks, Ranks
 from fairway.stoppers.stopper import Interval, Stopper, StopperState
@@ -59,20 +53,12 @@ class Pilot(Stopper):
 
     _: KW_ONLY
     interval: Interval = "adaptive"
-    reduction: float = 1.75
-    persistence: float = 7.0
-    wait: float = 0.25
-    grace: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive(self.reduction, "reduction", what="number")
-        if self.reduction <= 1:
-            raise UsageError(f"reduction={self.reduction}: a number above 1 is expected")
-        positive(self.persistence, "persistence", what="number")
-        if self.wait != 0:
-            positive(self.wait, "wait", what="number")
-        whole(self.grace, "grace")
+    reduction: float = field(
+        default=1.75, metadata=checked(number, what="a number above 1", within=lambda reduction: reduction > 1)
+    )
+    persistence: float = field(default=7.0, metadata=checked(positive))
+    wait: float = field(default=0.25, metadata=checked(at_least_zero))
+    grace: int = field(default=1, metadata=checked(whole))
 
     @property
     def stop_probability(self) -> float:
@@ -105,7 +91,7 @@ class _PilotState(StopperState):
     def __init__(self, config: Pilot, *, constrained: bool) -> None:
         self._config, self._constrained = config, constrained
         self._timed = config.interval == "adaptive"
-        self._trials: dict[int, _Course] = {}
+        self._trials: defaultdict[int, _Course] = defaultdict(partial(_Course, config.grace))
         self._rungs: defaultdict[int, Ranks] = defaultdict(Ranks)
         self._infeasible: defaultdict[int, PairRanks] = defaultdict(PairRanks)  # by rung: violation, then loss
         self._best_feasible = math.inf if constrained else -math.inf  # loss; -inf spares no trial
@@ -126,7 +112,7 @@ class _PilotState(StopperState):
     def spend(self, number: int, train_ns: int, check_ns: int) -> None:
         if not self._timed:
             train_ns, check_ns = 1, 0
-        course = self._course(number)
+        course = self._trials[number]
         course.cost += train_ns + check_ns
         self._cost += train_ns + check_ns
         course.training_since_check += train_ns
@@ -134,7 +120,7 @@ class _PilotState(StopperState):
             course.training_since_check, course.check_cost = 0, check_ns
 
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
-        course = self._course(number)
+        course = self._trials[number]
         if self._constrained:
             self._learn(course, step, loss, violation)
         searching = self._best_feasible == math.inf
@@ -145,7 +131,7 @@ class _PilotState(StopperState):
         return behind
 
     def judge_folds(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
-        course = self._course(number)
+        course = self._trials[number]
         course.violation = violation or 0.0
         return self._is_behind(course, step, loss, by_violation=True) if step >= course.next_rung else None
 
@@ -192,9 +178,3 @@ class _PilotState(StopperState):
     def finish(self, number: int, *, completed: bool) -> None:
         del completed
         self._trials.pop(number, None)
-
-    def _course(self, number: int) -> _Course:
-        course = self._trials.get(number)
-        if course is None:
-            course = self._trials[number] = _Course(self._config.grace)
-        return course

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 
 import numpy as np
 
@@ -65,8 +66,7 @@ class PairRanks:
     __slots__ = ("_recent", "_settled")
 
     def __init__(self) -> None:
-        self._settled = (array("d"), array("d"))
-        self._recent = (array("d"), array("d"))
+        self._settled, self._recent = (array("d"), array("d")), (array("d"), array("d"))
 
     def __len__(self) -> int:
         return len(self._settled[0]) + len(self._recent[0])
@@ -101,3 +101,30 @@ def _place(pairs: tuple[array[float], array[float]], first: float, second: float
     if low == len(firsts) or firsts[low] != first:
         return low
     return bisect_left(seconds, second, low, bisect_right(firsts, first, low))
+
+
+class Strata:
+    """Ranks reports within their stratum of ACE (section 3.4), among reports of the same step (or rung).
+
+    Valid and not evaluated reports are ranked by loss, invalid ones by violation and then by loss.
+    """
+
+    __slots__ = ("_invalid", "_unevaluated", "_valid")
+
+    def __init__(self) -> None:
+        self._valid: defaultdict[int, Ranks] = defaultdict(Ranks)
+        self._invalid: defaultdict[int, PairRanks] = defaultdict(PairRanks)
+        self._unevaluated: defaultdict[int, Ranks] = defaultdict(Ranks)
+
+    def among_worst(self, share: float, step: int, loss: float, violation: float | None) -> int:
+        """Add a report; the new size of its stratum if the report is among the worst floor(share * size), else 0.
+
+        Reports that tie across that boundary are not among the worst.
+        """
+        if violation:
+            pairs = self._invalid[step]
+            rank, n = pairs.add(violation, loss), len(pairs)
+        else:
+            ranks = (self._unevaluated if violation is None else self._valid)[step]
+            rank, n = ranks.add(loss), ranks.size
+        return n if rank <= share * n + DUST else 0

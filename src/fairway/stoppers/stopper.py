@@ -8,10 +8,10 @@ worker's replica of it decides the same. `fairway.testing.check_stopper` tests y
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal, TypeAlias
 
-from fairway.checks import flag, whole
+from fairway.checks import check_fields, checked, flag, whole
 from fairway.errors import UsageError
 from fairway.interval import best_interval
 from fairway.problem import Problem
@@ -64,10 +64,10 @@ class Stopper(ABC):
 
     _: KW_ONLY
     interval: Interval = 1
-    skip: bool = True
+    skip: bool = field(default=True, metadata=checked(flag))
 
     def __post_init__(self) -> None:
-        flag(self.skip, "skip")
+        check_fields(self)
         if isinstance(self.interval, str):
             if self.interval not in ("end", "adaptive"):
                 raise UsageError(f"interval={self.interval!r}: a whole number, 'end' or 'adaptive' is expected")

@@ -7,43 +7,36 @@ holds. The Gaussian processes are fitted to the completed trials and the best fe
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
-from fairway.checks import fraction, whole
+from fairway.checks import checked, fraction, positive_finite, whole
 from fairway.history import History
 from fairway.seeds import stream
-from fairway.terminators.terminator import Terminator, Verdict, compared, finite, not_yet, spaced, trials, usable
+from fairway.terminators.terminator import Terminator, Verdict, compared, not_yet, spaced, trials, usable
 
 _LARGEST = 1e100  # its square is still finite
 
 
 @dataclass(frozen=True)
 class _Improvement(Terminator):
-    threshold: float
+    threshold: float = field(metadata=checked(positive_finite))
     _: KW_ONLY
-    start: int = 20
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threshold", finite(self.threshold, "threshold"))
-        object.__setattr__(self, "start", whole(self.start, "start", least=2))
+    start: int = field(default=20, metadata=checked(whole, least=2))
+    _what: ClassVar[str]  # which result of `_next_trial` is compared with the threshold
 
     def check(self, history: History) -> Verdict:
         wait = not_yet(history, self.start)
         if wait is not None:
             return wait
-        value, what = self._promise(*_next_trial(history))
-        reason = f"{what} {compared(value, self.threshold)}, after {trials(len(history))}"
+        value = _next_trial(history)[self._what]
+        reason = f"{self._what} {compared(value, self.threshold)}, after {trials(len(history))}"
         return Verdict(value < self.threshold, reason, value, float(self.threshold))
 
     def pause(self, finished: int) -> int:
         return spaced(finished)
-
-    @abstractmethod
-    def _promise(self, expected: float, probability: float) -> tuple[float, str]:
-        """The value compared with the threshold, and its name."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +51,7 @@ class ExpectedImprovementBelow(_Improvement):
     True
     """
 
-    def _promise(self, expected: float, probability: float) -> tuple[float, str]:
-        del probability
-        return expected, "expected improvement"
+    _what = "expected improvement"
 
 
 @dataclass(frozen=True)
@@ -75,35 +66,22 @@ class ProbabilityOfImprovementBelow(_Improvement):
     (True, {'x': 12})
     """
 
-    def __post_init__(self) -> None:
-        fraction(self.threshold, "threshold")
-        super().__post_init__()
-
-    def _promise(self, expected: float, probability: float) -> tuple[float, str]:
-        del expected
-        return probability, "probability of improvement"
+    threshold: float = field(metadata=checked(fraction))
+    _what = "probability of improvement"
 
 
-def _next_trial(history: History) -> tuple[float, float]:
+def _next_trial(history: History) -> dict[str, float]:
     """The highest expected improvement in the space, and the probability of improvement there."""
-    from fairway.models.acquisition import (  # noqa: PLC0415 - SciPy loads slowly
-        log_expected_improvement,
-        log_probability_below,
-    )
-    from fairway.models.search import Surface, Term  # noqa: PLC0415
-    from fairway.terminators.surrogate import Surrogate  # noqa: PLC0415
+    from fairway.terminators.surrogate import Surrogate  # noqa: PLC0415 - SciPy loads slowly
 
     rows = usable(history)
     surrogate = Surrogate(history, rows, rows)
-    best = float(surrogate.objective.predict(surrogate.z[history.feasible[rows]])[0].min())
-    feasibility = surrogate.feasibility()
-    gain = Term(surrogate.objective, lambda mean, deviation: log_expected_improvement(mean, deviation, best))
-    chance = Term(surrogate.objective, lambda mean, deviation: log_probability_below(mean, deviation, best))
+    gain, chance = surrogate.improvement()
     rng = stream(history.seed, len(history), "terminator")
-    found = surrogate.highest([gain, *feasibility], rng, history.first(len(history)).is_new)
+    found = surrogate.highest(gain, rng, history.first(len(history)).is_new)
     if found is None:  # every configuration has been tried
-        return 0.0, 0.0
+        return {"expected improvement": 0.0, "probability of improvement": 0.0}
     x, expected = found
-    probability = float(Surface(surrogate.features, [chance, *feasibility])(x[None])[0])
     spread = float(np.std(np.clip(history.loss[rows], -_LARGEST, _LARGEST)))
-    return math.exp(expected) * spread, math.exp(probability)
+    probability = math.exp(float(chance(x[None])[0]))
+    return {"expected improvement": math.exp(expected) * spread, "probability of improvement": probability}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairway.checks import is_finite, whole
-from fairway.errors import UsageError
+from fairway.checks import checked, number, whole
 from fairway.history import History
 from fairway.terminators.terminator import Terminator, Verdict, apart, best_feasible, trials
 
@@ -25,10 +25,7 @@ class Plateau(Terminator):
     'nothing better for 20 trials, after 38 trials'
     """
 
-    patience: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "patience", whole(self.patience, "patience"))
+    patience: int = field(metadata=checked(whole))
 
     def check(self, history: History) -> Verdict:
         best = best_feasible(history)
@@ -50,12 +47,7 @@ class Target(Terminator):
     'auc 0.9596 reached 0.9 after 11 trials'
     """
 
-    value: float
-
-    def __post_init__(self) -> None:
-        if not is_finite(self.value):
-            raise UsageError(f"value={self.value!r}: a finite number is expected")
-        object.__setattr__(self, "value", float(self.value))
+    value: float = field(metadata=checked(number, what="a finite number", within=math.isfinite))
 
     def check(self, history: History) -> Verdict:
         best, objective = best_feasible(history), history.problem.objective

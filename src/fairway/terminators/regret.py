@@ -3,41 +3,34 @@
     bound = min over trials of (mean + width * deviation) - min over the space of (mean - width * deviation)
     width = sqrt(beta_t),  beta_t = 2 log(d t^2 pi^2 / (6 delta)) / 5,  t = trials that did not fail
 
-The Gaussian process is fitted to the better trials only (to all, if the better ones have the same loss), and to the
-logarithm of a positive loss; the bound is converted back to the metric's own unit.
-
-With constraints, the first minimum is over feasible trials, "better" means the feasibility order, and the second
-minimum is over the points where every constraint may plausibly hold. A stopped trial might have improved, so its loss
-makes its region look too bad. The bound is therefore the larger of two, one without the stopped trials and one with
-them: they can delay the end of a search, but never cause it.
+With constraints, the first minimum is over feasible trials, and the second over the points where every constraint may
+plausibly hold. The bound is the larger of two, without the stopped trials and with them: a stopped trial might have
+improved, so it can delay the end of a search, but never cause it.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import flag, fraction, is_finite, whole
+from fairway.checks import checked, flag, fraction, number, positive_finite, whole
 from fairway.errors import UsageError
 from fairway.history import History
 from fairway.seeds import stream
-from fairway.terminators.terminator import (
-    Terminator,
-    Verdict,
-    best_feasible,
-    compared,
-    finite,
-    not_yet,
-    spaced,
-    trials,
-    usable,
-)
+from fairway.terminators.terminator import Terminator, Verdict, best_feasible, compared, not_yet, spaced, trials, usable
 
 _LEAST = 20  # trials to fit
+
+
+def _positive_or_cv(value: Any, name: str) -> float | str:
+    if isinstance(value, str) and value == "cv":
+        return value
+    what = "a positive number in the objective's unit, or 'cv' (the bound itself never reaches 0),"
+    return number(value, name, what=what, within=lambda given: 0 < given < math.inf)
 
 
 @dataclass(frozen=True)
@@ -57,34 +50,19 @@ class RegretBound(Terminator):
     (True, True)
     """
 
-    threshold: float | Literal["cv"]
+    threshold: float | Literal["cv"] = field(metadata=checked(_positive_or_cv))
     _: KW_ONLY
-    factor: float = 1.0
-    top: float = 0.5
-    start: int = 20
-    delta: float = 0.1
-    log: bool = True
+    factor: float = field(default=1.0, metadata=checked(positive_finite))
+    top: float = field(default=0.5, metadata=checked(fraction, ends=(1,)))
+    start: int = field(default=20, metadata=checked(whole, least=2))
+    delta: float = field(default=0.1, metadata=checked(fraction))
+    log: bool = field(default=True, metadata=checked(flag))
     _WARP: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        by_noise = isinstance(self.threshold, str) and self.threshold == "cv"
-        if not by_noise and not (is_finite(self.threshold) and self.threshold > 0):  # type: ignore[operator]
-            raise UsageError(
-                f"threshold={self.threshold!r}: a positive number in the objective's unit is expected, or 'cv'; "
-                "the bound itself never reaches 0"
-            )
-        if not by_noise and self.factor != 1.0:
+        super().__post_init__()
+        if self.threshold != "cv" and self.factor != 1.0:
             raise UsageError(f"factor={self.factor!r}: it scales the noise of cross-validation, with threshold='cv'")
-        plain = {
-            "threshold": "cv" if by_noise else float(self.threshold),
-            "factor": finite(self.factor, "factor"),
-            "top": 1.0 if self.top == 1 else fraction(self.top, "top"),
-            "start": whole(self.start, "start", least=2),
-            "delta": fraction(self.delta, "delta"),
-        }
-        for name, value in plain.items():
-            object.__setattr__(self, name, value)
-        flag(self.log, "log")
 
     def check(self, history: History) -> Verdict:
         wait = not_yet(history, self.start)
@@ -118,16 +96,13 @@ class RegretBound(Terminator):
         """An upper bound on how much better than the best feasible trial any configuration can be."""
         if best_feasible(history) is None:
             return math.inf
-        complete = usable(history)
-        every = history.order[: int(np.count_nonzero(~history.failed))]
+        complete, every = usable(history), history.best_first
         bound = self._bound(history, complete, len(every))
         return bound if len(every) == len(complete) else max(bound, self._bound(history, every, len(every)))
 
     def _bound(self, history: History, order: NDArray[np.intp], t: int) -> float:
         """The bound from some rows, ordered from best to worst, of t in all."""
-        from fairway.models.acquisition import lower_confidence_bound  # noqa: PLC0415 - SciPy loads slowly
-        from fairway.models.search import Term  # noqa: PLC0415
-        from fairway.models.transform import Transform  # noqa: PLC0415
+        from fairway.models.transform import Transform  # noqa: PLC0415 - SciPy loads slowly
         from fairway.terminators.surrogate import Surrogate  # noqa: PLC0415
 
         rows = order[: max(_LEAST, math.ceil(self.top * len(order)))]
@@ -136,17 +111,13 @@ class RegretBound(Terminator):
             return math.inf
         surrogate = Surrogate(history, rows, order, power=0.0 if self.log else 1.0, warp=self._WARP)
         width = self.width(len(history.space), t)
-        feasible = history.feasible[rows]
-        mean, deviation = surrogate.objective.predict(surrogate.z[feasible])
-        lowest = [float((mean - width * deviation).min())]
-        term = Term(surrogate.objective, lambda mean, deviation: lower_confidence_bound(mean, deviation, width))
+        mean, deviation = surrogate.feasible
+        lowest = float((mean - width * deviation).min())
         rng = stream(history.seed, len(history), "terminator")
-        found = surrogate.highest(
-            [term, *surrogate.implausibility(width)], rng, lambda x: surrogate.is_plausible(x, width)
-        )
-        lowest += [] if found is None else [-found[1]]
-        ends = np.array([(mean + width * deviation).min(), min(lowest)])
-        upper, lower = surrogate.transform.inverse(ends)
+        found = surrogate.highest(surrogate.optimism(width), rng, lambda x: surrogate.is_plausible(x, width))
+        if found is not None:
+            lowest = min(lowest, -found[1])
+        upper, lower = surrogate.transform.inverse(np.array([(mean + width * deviation).min(), lowest]))
         return float(upper - lower)
 
     def width(self, d: int, t: int) -> float:

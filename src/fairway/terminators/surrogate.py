@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairway.history import History
-from fairway.models.acquisition import log_probability_below
+from fairway.models.acquisition import log_expected_improvement, log_probability_below, lower_confidence_bound
 from fairway.models.gaussian_process import Features, GaussianProcess, fit
 from fairway.models.neighbours import neighbours
 from fairway.models.search import Surface, Term, maximise
 from fairway.models.transform import Transform
 
 Array = NDArray[np.float64]
+Value = Callable[..., tuple[Array, Array, Array]]
 
 _LEARNED_FROM = 150  # points, at most, to fit hyperparameters to; the process is conditioned on all
 _POINTS_TO_WARP = 10  # per parameter
@@ -41,11 +43,12 @@ class Surrogate:
     ) -> None:
         self._history, self._rows = history, rows
         self.features = Features(history.space)
-        self.z = self.features(history.x[rows])
+        z = self.features(history.x[rows])
         loss = history.gap[rows]
         self.transform = Transform(loss, power if loss.min() > 0.0 else 1.0)
         enough = len(rows) >= _POINTS_TO_WARP * len(history.space)
-        self.objective = self._process(self.z, self.transform(loss), warp=warp and enough)
+        self.objective = self._process(z, self.transform(loss), warp=warp and enough)
+        self.feasible = self.objective.predict(z[history.feasible[rows]])  # mean and deviation at feasible rows
         self._constraints: list[tuple[GaussianProcess, float]] = []  # with their standardised limits
         for i in range(len(history.problem.constraints)):
             over = history.beyond(i)[known]
@@ -69,32 +72,38 @@ class Surrogate:
             plausible &= mean - width * deviation <= limit
         return plausible
 
-    def implausibility(self, width: float) -> list[Term]:
-        """A smooth penalty for each constraint that cannot hold, 0 where it may; keeps a local search plausible."""
+    def optimism(self, width: float) -> Surface:
+        """Minus the objective's lower confidence bound, less a smooth penalty for each constraint that cannot hold.
 
-        def term(process: GaussianProcess, limit: float) -> Term:
-            def penalty(mean: Array, deviation: Array) -> tuple[Array, Array, Array]:
-                over = np.maximum(mean - width * deviation - limit, 0.0)
-                return -_STEEP * over**2, -2.0 * _STEEP * over, 2.0 * _STEEP * width * over
+        The penalty is 0 where a constraint may hold; it keeps a local search plausible.
+        """
 
-            return Term(process, penalty)
+        def penalty(mean: Array, deviation: Array, limit: float) -> tuple[Array, Array, Array]:
+            over = np.maximum(mean - width * deviation - limit, 0.0)
+            return -_STEEP * over**2, -2.0 * _STEEP * over, 2.0 * _STEEP * width * over
 
-        return [term(process, limit) for process, limit in self._constraints]
+        return self._surface(partial(lower_confidence_bound, width=width), penalty)
 
-    def feasibility(self) -> list[Term]:
-        """The log of the probability that each constraint holds."""
+    def improvement(self) -> tuple[Surface, Surface]:
+        """The logs of the expected improvement on the best feasible trial and of the probability of one.
 
-        def term(process: GaussianProcess, limit: float) -> Term:
-            return Term(process, lambda mean, deviation: log_probability_below(mean, deviation, limit))
+        Both include the log of the probability that every constraint holds.
+        """
+        best = float(self.feasible[0].min())
+        gains = partial(log_expected_improvement, best=best), partial(log_probability_below, limit=best)
+        gain, chance = (self._surface(value, log_probability_below) for value in gains)
+        return gain, chance
 
-        return [term(process, limit) for process, limit in self._constraints]
+    def _surface(self, value: Value, by_limit: Value) -> Surface:
+        """The sum of a function of the objective and of one of each constraint and its limit."""
+        others = [Term(process, partial(by_limit, limit=limit)) for process, limit in self._constraints]
+        return Surface(self.features, [Term(self.objective, value), *others])
 
     def highest(
-        self, terms: list[Term], rng: np.random.Generator, keep: Callable[[Array], NDArray[np.bool_]]
+        self, surface: Surface, rng: np.random.Generator, keep: Callable[[Array], NDArray[np.bool_]]
     ) -> tuple[Array, float] | None:
-        """The point with the highest sum of terms of those that `keep` accepts, and that sum; None without a point."""
+        """The highest point of a surface of those that `keep` accepts, and its height; None without a point."""
         space, best = self._history.space, self._history.x[self._rows]
         pool = [rng.random((_RANDOM, len(space))), np.nan_to_num(best, nan=0.5), neighbours(space, best[:1], rng)]
-        surface = Surface(self.features, terms)
         x, value = maximise(surface, np.concatenate(pool), keep, rng, starts=_STARTS, rounds=_ROUNDS)
         return (x[0], float(value[0])) if len(x) else None

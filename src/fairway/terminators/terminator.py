@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import is_finite, positive
+from fairway.checks import check_fields
 from fairway.errors import UsageError
 from fairway.history import History
 
@@ -54,6 +54,9 @@ class Terminator(ABC):
     '5 trials'
     """
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @abstractmethod
     def check(self, history: History) -> Verdict:
         """The verdict on the finished trials; running trials must not affect it."""
@@ -68,9 +71,6 @@ class Terminator(ABC):
 class _Joined(Terminator):
     parts: tuple[Terminator, ...]
 
-    def pause(self, finished: int) -> int:
-        return min(part.pause(finished) for part in self.parts)
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
         for part in self.parts:
@@ -78,6 +78,9 @@ class _Joined(Terminator):
                 raise UsageError(f"{part!r}: a terminator is expected")
         if not self.parts:
             raise UsageError("at least one terminator is expected")
+
+    def pause(self, finished: int) -> int:
+        return min(part.pause(finished) for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -151,8 +154,7 @@ def usable(history: History) -> NDArray[np.intp]:
     A stopped trial might have improved, unless only folds were missing. The best feasible checkpoint counts even if
     its trial was stopped.
     """
-    order = history.order[: int(np.count_nonzero(~history.failed))]
-    best = best_feasible(history)
+    order, best = history.best_first, best_feasible(history)
     keep = (~history.partial | history.provisional)[order] | (order == (-1 if best is None else best))
     return np.asarray(order[keep])
 
@@ -168,13 +170,6 @@ def not_yet(history: History, start: int) -> Verdict | None:
     if seen.min() == seen.max():
         return Verdict(False, f"all {trials(finished)} have the same loss, which says nothing about the others")
     return None
-
-
-def finite(value: float, name: str) -> float:
-    """The argument as a float, if it is a positive, finite number."""
-    if not is_finite(value):
-        raise UsageError(f"{name}={value!r}: a positive, finite number is expected")
-    return positive(value, name)
 
 
 def spaced(finished: int) -> int:

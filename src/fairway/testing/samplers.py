@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from fairway.samplers.sampler import Sampler
 from fairway.stoppers.never import Never
 from fairway.study import Study
 from fairway.terminators.terminator import Terminator, Verdict
-from fairway.testing.stoppers import CONSTRAINTS, fresh
+from fairway.testing.stoppers import CONSTRAINTS
 
 MIXED: dict[str, Parameter] = {
     "rate": Float(1e-4, 1.0, log=True),
@@ -49,7 +50,7 @@ def check_terminator(terminator: Terminator, *, trials: int = 40) -> None:
     verdict = _check_verdict(terminator, history)
     same = all(np.array_equal(value, getattr(history, name), equal_nan=True) for name, value in before.items())
     assert same, f"{terminator}: it changed the history"
-    assert str(fresh(terminator).check(history)) == str(verdict), f"{terminator}: an equal terminator disagrees"
+    assert str(replace(terminator).check(history)) == str(verdict), f"{terminator}: an equal terminator disagrees"
     finite = _study(Random(), {"k": Int(1, 30)}, [])
     for k, trial in enumerate(finite.ask(27)):
         if k < 24:  # the others are running
@@ -101,9 +102,9 @@ def _draw(study: Study, k: int) -> Trial:
 
 
 def _check_repetition(sampler: Sampler, trials: int) -> None:
-    one, other = _study(sampler), _study(fresh(sampler))
+    one, other = _study(sampler), _study(replace(sampler))
     assert _tell(one, trials) == _tell(other, trials), f"{sampler}: the same seed gave different proposals"
-    samplers = (sampler, sampler, fresh(sampler))
+    samplers = (sampler, sampler, replace(sampler))
     x = one.history.x.copy()
     points = [each.next_point(one.history, np.random.default_rng(7)) for each in samplers]
     for point in points[1:]:

@@ -7,8 +7,8 @@ import json
 import math
 import pickle
 from collections.abc import Iterable
-from dataclasses import FrozenInstanceError, fields
-from typing import NamedTuple, TypeAlias, TypeVar
+from dataclasses import FrozenInstanceError, asdict, replace
+from typing import NamedTuple, TypeAlias
 
 import cloudpickle
 import numpy as np
@@ -18,8 +18,6 @@ from fairway.stoppers.stopper import Stopper, StopperState
 
 CONSTRAINTS = (AtMost("cost", 0.5), AtLeast("gain", 0.2))
 """Of the problems that rules are tried on."""
-
-_T = TypeVar("_T")
 
 
 def check_stopper(stopper: Stopper) -> None:
@@ -53,7 +51,7 @@ _Act: TypeAlias = _Report | _Finish
 
 
 def _check_configuration(stopper: Stopper) -> None:
-    name, declared = type(stopper).__name__, {item.name: getattr(stopper, item.name) for item in fields(stopper)}
+    name, declared = type(stopper).__name__, asdict(stopper)
     undeclared = set(vars(stopper)) - set(declared)
     assert not undeclared, f"{name}: {undeclared} are not fields of the dataclass, so they are lost in storage"
     try:
@@ -79,7 +77,7 @@ def _check_replicas(stopper: Stopper, problem: Problem) -> None:
     trials, later = (_trials(seed, constrained=bool(problem.constraints)) for seed in (0, 1))
     acts, probes = _interleaved(trials, 0), [act for trial in later for act in trial]
     decisions = _decide(stopper.start(problem), acts + probes)
-    for each in (stopper, fresh(stopper)):
+    for each in (stopper, replace(stopper)):
         same = _decide(each.start(problem), acts + probes) == decisions
         assert same, f"{stopper}: two states that saw the same reports decided differently"
     expected = decisions[-sum(isinstance(act, _Report) for act in probes) :]
@@ -156,8 +154,3 @@ def _decide(state: StopperState, acts: Iterable[_Act], *, ask: bool = True) -> l
         assert valid, f"{type(state).__name__}: judge returned {decision!r}; None or a non-empty reason is expected"
         decisions.append(decision)
     return decisions
-
-
-def fresh(part: _T) -> _T:
-    """An equal configuration, built from the fields."""
-    return type(part)(**{item.name: getattr(part, item.name) for item in fields(part)})  # type: ignore[arg-type]
