@@ -9,6 +9,7 @@ import pytest
 import fairway as fw
 from fairway.engine.clock import VirtualClock
 from fairway.engine.driver import Driver
+from fairway.engine.events import ABSENT, SAVED
 from fairway.engine.referee import Referee
 from tests.conftest import run_curves
 from tests.engine.logs import reported
@@ -256,3 +257,32 @@ def test_no_report_is_taken_inside_a_check_nor_after_the_end(make_study):
     study.tell(trial)
     with pytest.raises(fw.UsageError, match=r"trial 0 was told already \(stopped\)"):
         trial.report(auc=0.6)
+
+
+def test_checks_are_called_until_one_is_violated_and_timed():
+    clock, called = VirtualClock(), []
+    problem = fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25), fw.AtLeast("gain", 0.1)])
+    driver = Driver(0, Referee(problem, fw.Never()), clock)
+
+    def measured(name, value):
+        def measure():
+            clock.now += 10
+            called.append(name)
+            return value
+
+        return measure
+
+    observation = driver.measure({"auc": 0.5, "eod": measured("eod", 0.4), "gain": measured("gain", 0.5)})
+    assert called == ["eod"]
+    assert (observation.values, observation.prices) == ([0.4, None], [10, SAVED])
+
+
+def test_a_check_that_raises_is_neither_paid_nor_saved():
+    def fail():
+        raise ZeroDivisionError
+
+    driver = Driver(0, Referee(fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25)]), fw.Never()), VirtualClock())
+    with pytest.raises(ZeroDivisionError) as caught:
+        driver.measure({"auc": 0.5, "eod": fail})
+    assert caught.value.__notes__ == ["raised by constraint 'eod' of trial 0 at step 1"]
+    assert driver.batch.event().check_ns.tolist() == [[ABSENT]]

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import fairway as fw
-from fairway.engine.events import ABSENT, SAVED
-from fairway.engine.measurement import Checks, Observation, Report, Spread, is_broken, joined, number
+from fairway.engine.measurement import Observation, Spread, is_broken, joined, number
 
 PROBLEM = fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25), fw.AtLeast("gain", 0.1)])
 
@@ -35,30 +34,6 @@ def test_only_values_are_known_to_break_a_limit():
     assert is_broken(PROBLEM, {"eod": 0.3})
     assert is_broken(PROBLEM, {"gain": 0.0, "eod": lambda: 0.9})
     assert not is_broken(PROBLEM, {"eod": lambda: 0.9, "gain": 0.2})
-
-
-def test_checks_are_called_in_order_until_one_is_violated_and_timed():
-    ticks, called = iter(range(0, 1000, 10)), []
-
-    def measured(name, value):
-        return lambda: called.append(name) or value
-
-    offers = {"eod": measured("eod", 0.4), "gain": measured("gain", 0.5)}
-    checks = Checks(PROBLEM, Report(3, 0.5, -0.5, offers, None, broken=False, spread=None))
-    checks.pay([0, 1], lambda: next(ticks))
-    assert called == ["eod"]
-    assert checks.values == [0.4, None]
-    assert checks.prices == [10, SAVED]
-
-
-def test_a_check_that_raises_is_neither_paid_nor_saved():
-    def fail():
-        raise ZeroDivisionError
-
-    checks = Checks(PROBLEM, Report(3, 0.5, -0.5, {"eod": fail}, None, broken=False, spread=None))
-    with pytest.raises(ZeroDivisionError):
-        checks.pay([0], lambda: 0)
-    assert (checks.calling, checks.prices) == ("eod", [ABSENT, ABSENT])
 
 
 def test_the_mean_of_some_folds_is_provisional():

@@ -9,15 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
-from fairway.engine.payment import Offer, Pace, is_due, pays
+from fairway.engine.measurement import Report
+from fairway.engine.payment import Pace, is_due, pays
 from fairway.engine.verify import verify
 from tests.conftest import run_curves
 
 EVERY, FOURTH, END = Pace(10, 1, at_end=False), Pace(10, 4, at_end=False), Pace(10, 10, at_end=True)
-offers = st.builds(
-    Offer,
+reports = st.builds(
+    Report,
     step=st.integers(1, 10),
+    objective=st.just(0.5),
     loss=st.floats(-1, 1),
+    offers=st.just({}),
+    checkpoint=st.none(),
+    train_ns=st.just(1),
     lazy=st.booleans(),
     broken=st.booleans(),
     last=st.booleans(),
@@ -33,12 +38,18 @@ def test_a_check_is_due_at_the_multiples_of_the_interval_or_at_the_end_alone(pac
     assert is_due(pace, 7, last=True)
 
 
-@given(paces, offers, st.floats(-1, 1), st.booleans(), st.booleans())
+@given(paces, reports, st.floats(-1, 1), st.booleans(), st.booleans())
 def test_nothing_is_paid_that_was_not_offered_or_cannot_be_the_best_or_is_known_to_be_broken(
-    pace, offer, bar, agreed, priced
+    pace, report, bar, agreed, priced
 ):
-    paid = pays(pace, bar, offer, agreed=agreed, priced=priced)
-    if not offer.lazy or offer.loss > bar or offer.broken and priced or not is_due(pace, offer.step, last=offer.last):
+    paid = pays(pace, bar, report, agreed=agreed, priced=priced)
+    if (
+        not report.lazy
+        or report.loss > bar
+        or report.broken
+        and priced
+        or not is_due(pace, report.step, last=report.last)
+    ):
         assert not paid
     elif pace.at_end:
         assert paid  # the stopper is not asked where the only check is at the end
@@ -47,7 +58,7 @@ def test_nothing_is_paid_that_was_not_offered_or_cannot_be_the_best_or_is_known_
 
 
 def test_the_first_price_is_learned_even_where_a_limit_is_broken():
-    broken = Offer(1, 0.0, lazy=True, broken=True, last=False)
+    broken = Report(1, 0.0, 0.0, {}, None, 1, lazy=True, broken=True, last=False)
     assert pays(EVERY, math.inf, broken, agreed=True, priced=False)
     assert not pays(EVERY, math.inf, broken, agreed=True, priced=True)
 

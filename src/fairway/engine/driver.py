@@ -21,9 +21,9 @@ from fairway.engine.batch import Batch
 from fairway.engine.clock import Clock
 from fairway.engine.decision import Decision
 from fairway.engine.durability import REPORT_NS
-from fairway.engine.events import ABSENT, Status
-from fairway.engine.measurement import Checks, Given, Observation, Report, Spread
-from fairway.engine.payment import Offer, is_due
+from fairway.engine.events import ABSENT, SAVED, Status
+from fairway.engine.measurement import Given, Observation, Report, Spread
+from fairway.engine.payment import is_due
 from fairway.engine.referee import Referee
 from fairway.errors import UsageError
 from fairway.folds import Folds
@@ -185,10 +185,10 @@ class Driver:
         payment = None
         if not (all_lazy and pace.interval == 1 and (loss > referee.bar or not lazy)):  # the most common case
             broken = lazy < len(named) and measurement.is_broken(self.problem, named)
-            report = Report(step, objective, loss, named, checkpoint, broken, spread)
-            payment = self._choose(report, train_ns, lazy=lazy > 0, last=last)
+            report = Report(step, objective, loss, named, checkpoint, train_ns, lazy > 0, broken, last, spread)
+            payment = self._choose(report)
             if payment is not None or not all_lazy:
-                return self._check(report, train_ns, payment, last=last)
+                return self._check(report, payment)
         values, prices = referee.unmeasured, referee.all_saved
         return _new(Observation, (step, objective, loss, values, prices, self._unpaid, train_ns, last, spread, payment))
 
@@ -222,13 +222,10 @@ class Driver:
             return None
         if kept.checkpoint is None and self.step > self.last_step:
             return None  # training continued after the report, so its state is gone
-        offer = Offer(kept.step, kept.loss, lazy=True, broken=kept.broken, last=True)
-        referee = self.referee
+        late, referee = kept._replace(train_ns=ABSENT, last=True), self.referee
         with referee.lock:
-            if not referee.pays(self.number, self.batch.pace, offer, ABSENT):
-                return None
-            payment = referee.commit()
-        return self._check(kept, ABSENT, payment, last=True)
+            payment = referee.commit() if referee.pays(self.number, self.batch.pace, late) else None
+        return None if payment is None else self._check(late, payment)
 
     def finish(self, metrics: Mapping[str, Given] | None = None, /, **named: Given) -> tuple[Status, str]:
         """Report the last metrics, if any came, make the check that waits for the end, and say how the trial ended."""
@@ -270,40 +267,52 @@ class Driver:
 
     # Paying
 
-    def _choose(self, report: Report, train_ns: int, *, lazy: bool, last: bool) -> tuple[int, int] | None:
+    def _choose(self, report: Report) -> tuple[int, int] | None:
         """The choice to pay at this report, as an act of the referee; None if it is not paid for now.
 
         A report that is not paid for may wait for the check at the end.
         """
         pace, kept, referee = self.batch.pace, self._awaiting, self.referee
         if pace.interval != 1:
-            better = lazy and (kept is None or report.standing < kept.standing)
+            better = report.lazy and (kept is None or report.standing < kept.standing)
             if pace.at_end and kept is not None and kept.checkpoint is not None and not better:
                 return None  # an earlier checkpoint is better
             # Without checkpoints it is the last state that counts; one that offers nothing leaves nothing to check.
-            self._awaiting = report if lazy and not is_due(pace, report.step, last=last) else None
-        offer = Offer(report.step, report.loss, lazy, report.broken, last)
+            self._awaiting = report if report.lazy and not is_due(pace, report.step, last=report.last) else None
         with referee.lock:
-            return referee.commit() if referee.pays(self.number, pace, offer, train_ns) else None
+            return referee.commit() if referee.pays(self.number, pace, report) else None
 
-    def _check(self, report: Report, train_ns: int, payment: tuple[int, int] | None, *, last: bool) -> Observation:
-        """Take the constraints that came as values; call the others if they are paid for."""
-        checks = Checks(self.problem, report)
+    def _check(self, report: Report, payment: tuple[int, int] | None) -> Observation:
+        """Take the constraints that came as values; call the others, if they are paid for, until one is violated."""
+        constraints, checkpoint = self.problem.constraints, report.checkpoint
+        values: list[float | None] = [None] * len(constraints)
+        prices = [ABSENT] * len(constraints)
+        lazy: dict[int, Callable[..., float | Folds]] = {}
+        for name, offer in report.offers.items():
+            i = self._constraint[name]
+            if callable(offer):
+                lazy[i], prices[i] = offer, SAVED
+            else:
+                values[i], prices[i] = measurement.number(self.problem, name, offer), 0
         if payment is not None:
-            self._paying = True
-            try:
-                checks.pay(self.referee.check_order(checks.offered), self._clock)
-            except Exception as error:
-                where = f"constraint {checks.calling!r} of trial {self.number} at step {report.step}"
-                error.add_note(
-                    f"raised by {where}{'' if report.checkpoint is None else ', called with the checkpoint'}"
-                )
-                self.settle(checks.observed(None, train_ns, payment, last=last))
-                raise
-            finally:
-                self._paying = False
-        violation = feasibility.violation(self.problem.constraints, checks.values)
-        return checks.observed(violation, train_ns, payment, last=last)
+            for i in self.referee.check_order(lazy):
+                name, began, self._paying = constraints[i].metric, self._clock(), True
+                try:
+                    measured = lazy[i]() if checkpoint is None else lazy[i](checkpoint)
+                    value = measurement.number(self.problem, name, measured)
+                except Exception as error:
+                    given = "" if checkpoint is None else ", called with the checkpoint"
+                    where = f"of trial {self.number} at step {report.step}{given}"
+                    error.add_note(f"raised by constraint {name!r} {where}")
+                    prices[i] = ABSENT
+                    self.settle(_observed(report, values, prices, None, payment))
+                    raise
+                finally:
+                    self._paying = False
+                values[i], prices[i] = value, max(self._clock() - began, 1)
+                if feasibility.excess(constraints[i], value):
+                    break
+        return _observed(report, values, prices, feasibility.violation(constraints, values), payment)
 
     def _refuse_step(self, step: int) -> NoReturn:
         if step > self.last_step:
@@ -314,3 +323,15 @@ class Driver:
         raise UsageError(
             f"trial {self.number}: step {step} {how}; steps start at 1 and each is reported once, in order"
         )
+
+
+def _observed(
+    report: Report,
+    values: list[float | None],
+    prices: list[int],
+    violation: float | None,
+    payment: tuple[int, int] | None,
+) -> Observation:
+    step, objective, loss, _, _, train_ns, _, _, last, spread = report
+    row = (step, objective, loss, values, prices, violation, train_ns, last, spread, payment)
+    return _new(Observation, row)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from fairway import feasibility
-from fairway.engine.events import ABSENT, SAVED
 from fairway.errors import UsageError
 from fairway.folds import Folds
 from fairway.problem import Problem
@@ -30,9 +29,12 @@ class Report(NamedTuple):
     objective: float
     loss: float
     offers: Mapping[str, Given]  # constraints by name, as values or callables
-    checkpoint: Any
-    broken: bool  # a limit is known to be broken, by a value that came with it
-    spread: Spread | None
+    checkpoint: Any  # what the user handed over with it
+    train_ns: int
+    lazy: bool  # some constraint came as a callable
+    broken: bool  # some constraint came as a value beyond its limit
+    last: bool  # no step follows
+    spread: Spread | None = None
 
     @property
     def standing(self) -> tuple[int, bool, float]:
@@ -59,48 +61,6 @@ class Observation(NamedTuple):
     def provisional(self) -> bool:
         """Whether the objective is the mean of some folds, with others to come."""
         return self.spread is not None and self.spread.folds < self.spread.of
-
-
-class Checks:
-    """The constraints of one report: those that came as values, and those that a check has to be paid for."""
-
-    def __init__(self, problem: Problem, report: Report) -> None:
-        self._problem, self._report = problem, report
-        m = len(problem.constraints)
-        self.values: list[float | None] = [None] * m
-        self.prices = [ABSENT] * m
-        self.offered: list[int] = []  # constraints that came as callables
-        self.calling = ""  # the constraint that was called last
-        for i, constraint in enumerate(problem.constraints):
-            if constraint.metric not in report.offers:
-                continue
-            offer = report.offers[constraint.metric]
-            if callable(offer):
-                self.offered.append(i)
-                self.prices[i] = SAVED
-            else:
-                self.values[i] = number(problem, constraint.metric, offer)
-                self.prices[i] = 0
-
-    def pay(self, order: Iterable[int], clock: Callable[[], int]) -> None:
-        """Call constraints in an order, and time them, until one is violated."""
-        checkpoint = self._report.checkpoint
-        for i in order:
-            constraint, began = self._problem.constraints[i], clock()
-            offer: Any = self._report.offers[constraint.metric]
-            self.calling = constraint.metric
-            self.prices[i] = ABSENT  # until it has been measured
-            value = number(self._problem, constraint.metric, offer() if checkpoint is None else offer(checkpoint))
-            self.values[i], self.prices[i] = value, max(clock() - began, 1)
-            if feasibility.excess(constraint, value):
-                break
-
-    def observed(
-        self, violation: float | None, train_ns: int, payment: tuple[int, int] | None, *, last: bool
-    ) -> Observation:
-        """What was measured."""
-        step, objective, loss, _, _, _, spread = self._report
-        return Observation(step, objective, loss, self.values, self.prices, violation, train_ns, last, spread, payment)
 
 
 def number(problem: Problem, name: str, given: Any) -> float:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fairway.engine.measurement import Report
+
 
 class Pace(NamedTuple):
     """A trial's total number of steps, and when its constraints may be checked.
@@ -22,16 +24,6 @@ class Pace(NamedTuple):
     at_end: bool
 
 
-class Offer(NamedTuple):
-    """What a report offers to have checked."""
-
-    step: int
-    loss: float
-    lazy: bool  # some constraint came as a callable
-    broken: bool  # some constraint came as a value beyond its limit
-    last: bool  # no step follows
-
-
 def is_due(pace: Pace, step: int, *, last: bool) -> bool:
     """Whether the pace allows a check at a step.
 
@@ -41,17 +33,17 @@ def is_due(pace: Pace, step: int, *, last: bool) -> bool:
     return last or not pace.at_end and step % (pace.interval or 1) == 0
 
 
-def pays(pace: Pace, bar: float, offer: Offer, *, agreed: bool, priced: bool) -> bool:
+def pays(pace: Pace, bar: float, report: Report, *, agreed: bool, priced: bool) -> bool:
     """Whether the constraints offered at a report are paid for.
 
     `bar` is the loss that a report must reach; `agreed` is the stopper's own answer (`StopperState.due`), which is not
     asked for where the only check is at the end; `priced` says that the study has paid for a check before. The first
     price is always learned, even where a limit is already broken.
 
-    >>> offer = Offer(step=8, loss=0.2, lazy=True, broken=False, last=False)
-    >>> pays(Pace(10, 4, at_end=False), 0.3, offer, agreed=True, priced=True)
+    >>> report = Report(8, 0.2, 0.2, {}, None, train_ns=1, lazy=True, broken=False, last=False)
+    >>> pays(Pace(10, 4, at_end=False), 0.3, report, agreed=True, priced=True)
     True
     """
-    if not offer.lazy or offer.loss > bar or offer.broken and priced:
+    if not report.lazy or report.loss > bar or report.broken and priced:
         return False
-    return is_due(pace, offer.step, last=offer.last) and (agreed or pace.at_end)
+    return is_due(pace, report.step, last=report.last) and (agreed or pace.at_end)

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from fairway import feasibility
 from fairway.engine import payment
 from fairway.engine.events import ABSENT, SAVED, Reported, Told
-from fairway.engine.measurement import Observation, Spread
-from fairway.engine.payment import Offer, Pace
+from fairway.engine.measurement import Observation, Report, Spread
+from fairway.engine.payment import Pace
 from fairway.problem import Problem
 from fairway.stoppers.stopper import Stopper, StopperState
 
@@ -98,15 +98,16 @@ class Referee:
         best = self.stopper.adapted(self.cost_ratio(), total)
         return Pace(total, best, at_end=best > 1)
 
-    def pays(self, number: int, pace: Pace, offer: Offer, train_ns: int) -> bool:
+    def pays(self, number: int, pace: Pace, report: Report) -> bool:
         """Whether the constraints that a trial offers are paid for, as far as this referee knows.
 
         When training has ended (`train_ns` ABSENT), the stopper has nothing to wait for and is not asked.
         """
-        if not offer.lazy or offer.loss > self.bar:  # by far the most common case
+        if not report.lazy or report.loss > self.bar:  # by far the most common case
             return False
-        agreed = train_ns == ABSENT or self.state.due(number, offer.step, offer.loss, train_ns)
-        return payment.pays(pace, self.bar, offer, agreed=agreed, priced=self.check_rounds > 0)
+        train_ns = report.train_ns
+        agreed = train_ns == ABSENT or self.state.due(number, report.step, report.loss, train_ns)
+        return payment.pays(pace, self.bar, report, agreed=agreed, priced=self.check_rounds > 0)
 
     def commit(self) -> tuple[int, int]:
         """Make the choice to pay an act of this referee: its number, and the log position seen."""

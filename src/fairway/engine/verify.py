@@ -16,8 +16,8 @@ from fairway import feasibility
 from fairway.engine.events import SAVED, Event, Judged, Opened, Reported, Told
 from fairway.engine.identity import WORDING, Identity
 from fairway.engine.ledger import Ledger
-from fairway.engine.measurement import Observation
-from fairway.engine.payment import Offer, Pace
+from fairway.engine.measurement import Observation, Report
+from fairway.engine.payment import Pace
 from fairway.engine.referee import Referee, observations
 from fairway.errors import StorageError
 from fairway.problem import Problem
@@ -165,8 +165,8 @@ class _Worker:
             price == 0 and value is not None and feasibility.excess(constraint, value) > 0
             for constraint, value, price in zip(constraints, row.values, row.prices, strict=True)
         )
-        offer = Offer(row.step, row.loss, lazy, broken, row.last)
-        return self._referee.pays(number, self._paces[number], offer, row.train_ns)
+        report = Report(row.step, row.objective, row.loss, {}, None, row.train_ns, lazy, broken, row.last)
+        return self._referee.pays(number, self._paces[number], report)
 
     def _pay(self, number: int, row: Observation) -> None:
         wrong = f"trial {number}, step {row.step}: constraints were paid for, and need not have been"
