@@ -80,9 +80,7 @@ class Blend(Sampler):
         rank[history.order] = np.arange(len(history))
         local = far = 1.0
         best = None
-        for row in range(len(history)):
-            if history.failed[row]:
-                continue
+        for row in np.flatnonzero(~history.failed).tolist():
             if best is None or rank[row] < rank[best]:
                 if best is not None and row >= len(history) - _RECENT:
                     near = bool(self._near(history, best)[row])

@@ -15,28 +15,22 @@ import numpy as np
 from fairway.checks import checked, fraction, positive_finite, whole
 from fairway.history import History
 from fairway.seeds import stream
-from fairway.terminators.terminator import Terminator, Verdict, compared, not_yet, spaced, trials, usable
+from fairway.terminators.terminator import ModelBased, Verdict, compared, trials, usable
 
 _LARGEST = 1e100  # its square is still finite
 
 
 @dataclass(frozen=True)
-class _Improvement(Terminator):
+class _Improvement(ModelBased):
     threshold: float = field(metadata=checked(positive_finite))
     _: KW_ONLY
     start: int = field(default=20, metadata=checked(whole, least=2))
     _what: ClassVar[str]  # which result of `_next_trial` is compared with the threshold
 
-    def check(self, history: History) -> Verdict:
-        wait = not_yet(history, self.start)
-        if wait is not None:
-            return wait
+    def judge(self, history: History) -> Verdict:
         value = _next_trial(history)[self._what]
         reason = f"{self._what} {compared(value, self.threshold)}, after {trials(len(history))}"
         return Verdict(value < self.threshold, reason, value, float(self.threshold))
-
-    def pause(self, finished: int) -> int:
-        return spaced(finished)
 
 
 @dataclass(frozen=True)

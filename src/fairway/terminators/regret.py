@@ -21,7 +21,7 @@ from fairway.checks import checked, flag, fraction, number, positive_finite, who
 from fairway.errors import UsageError
 from fairway.history import History
 from fairway.seeds import stream
-from fairway.terminators.terminator import Terminator, Verdict, best_feasible, compared, not_yet, spaced, trials, usable
+from fairway.terminators.terminator import ModelBased, Verdict, best_feasible, compared, trials, usable
 
 _LEAST = 20  # trials to fit
 
@@ -34,7 +34,7 @@ def _positive_or_cv(value: Any, name: str) -> float | str:
 
 
 @dataclass(frozen=True)
-class RegretBound(Terminator):
+class RegretBound(ModelBased):
     """Stops when the upper bound on the remaining improvement falls below `threshold`.
 
     A number is in the objective's own unit. "cv" means `factor` times the noise of the best trial's cross-validation,
@@ -64,19 +64,13 @@ class RegretBound(Terminator):
         if self.threshold != "cv" and self.factor != 1.0:
             raise UsageError(f"factor={self.factor!r}: it scales the noise of cross-validation, with threshold='cv'")
 
-    def check(self, history: History) -> Verdict:
-        wait = not_yet(history, self.start)
-        if wait is not None:
-            return wait
+    def judge(self, history: History) -> Verdict:
         threshold, meaning = self._threshold(history)
         bound = self.bound(history)
         after = f"{meaning}, after {trials(len(history))}"
         if not math.isfinite(threshold):
             return Verdict(False, f"regret bound {bound:.2g}, but {after}", bound)
         return Verdict(bound < threshold, f"regret bound {compared(bound, threshold)}{after}", bound, threshold)
-
-    def pause(self, finished: int) -> int:
-        return spaced(finished)
 
     def _threshold(self, history: History) -> tuple[float, str]:
         """The threshold as a number, and where it comes from if it was not given as one."""

@@ -68,6 +68,37 @@ class Terminator(ABC):
 
 
 @dataclass(frozen=True)
+class ModelBased(Terminator):
+    """Fits Gaussian processes, once `start` trials have completed and one is feasible.
+
+    It pauses for 2% of the trials, which bounds its share of the run time.
+    """
+
+    @property
+    @abstractmethod
+    def start(self) -> int:
+        """The least number of completed trials."""
+
+    @abstractmethod
+    def judge(self, history: History) -> Verdict:
+        """The verdict if there is enough data; `check` says what is missing otherwise."""
+
+    def check(self, history: History) -> Verdict:
+        finished = int(np.count_nonzero(~history.failed & ~history.partial))
+        if finished < self.start:
+            return Verdict(False, f"{finished} of the {self.start} completed trials that a verdict needs")
+        if best_feasible(history) is None:
+            return Verdict(False, f"nothing is feasible after {trials(len(history))}")
+        seen = history.loss[usable(history)]
+        if seen.min() == seen.max():
+            return Verdict(False, f"all {trials(finished)} have the same loss, which says nothing about the others")
+        return self.judge(history)
+
+    def pause(self, finished: int) -> int:
+        return max(1, finished // 50)
+
+
+@dataclass(frozen=True)
 class _Joined(Terminator):
     parts: tuple[Terminator, ...]
 
@@ -157,24 +188,6 @@ def usable(history: History) -> NDArray[np.intp]:
     order, best = history.best_first, best_feasible(history)
     keep = (~history.partial | history.provisional)[order] | (order == (-1 if best is None else best))
     return np.asarray(order[keep])
-
-
-def not_yet(history: History, start: int) -> Verdict | None:
-    """A verdict that says why there is too little data, or None if there is enough."""
-    finished = int(np.count_nonzero(~history.failed & ~history.partial))
-    if finished < start:
-        return Verdict(False, f"{finished} of the {start} completed trials that a verdict needs")
-    if best_feasible(history) is None:
-        return Verdict(False, f"nothing is feasible after {trials(len(history))}")
-    seen = history.loss[usable(history)]
-    if seen.min() == seen.max():
-        return Verdict(False, f"all {trials(finished)} have the same loss, which says nothing about the others")
-    return None
-
-
-def spaced(finished: int) -> int:
-    """The pause of a rule that fits Gaussian processes: 2% of the trials, which bounds its share of the run time."""
-    return max(1, finished // 50)
 
 
 def trials(n: int) -> str:
