@@ -3,7 +3,7 @@
     python -m bench.practitioner --data FOLDER [--seeds 5] [--seconds 120] [--jobs 2] [--methods ...] [--datasets ...]
 
 FOLDER holds `uci_credit_card/` and `fairness_tabular/`. Every run is a process of its own. Finished runs are kept in
-bench/out, so a run that was cut off goes on where it was. `--probe` shows what the limits were chosen from.
+bench/out, so a run that was cut off resumes where it was. `--probe` shows what the limits were chosen from.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the reproductions share: runs that are kept and taken up again, what they depend on, progress, and table cells.
 
 A run is a job with a key that JSON can hold. What it came to is appended to a file in bench/out whose name holds a
-digest of what the runs depend on, so that a command that was cut off goes on where it was, and what other code or other
+digest of what the runs depend on, so that a command that was cut off resumes where it was, and what other code or other
 data measured is not taken up.
 """
 

@@ -3,7 +3,7 @@
     python -m bench run several [--data credit.npz]
 
 Equalized odds and demographic parity on the recorded credit curves, binding together and apart, at equal prices and
-with one cheap and one dear. The ways compared:
+with one cheap and one expensive. The ways compared:
 
 - *promise*: limits are checked one after the other, the likeliest to be broken per second first, until one is broken;
   what is known of a checkpoint is the excess of that one. What fairway does.

@@ -27,7 +27,7 @@ def _as_it_stands(module: str) -> Callable[[Given], Result]:
             options = {"--data": given.path, "--seeds": given.seeds, "--jobs": given.processes, "--out": page}
             command = [sys.executable, "-m", module, *(str(word) for pair in options.items() for word in pair)]
             if subprocess.run(command, check=False, stdout=sys.stderr).returncode:  # noqa: S603 - our own module
-                raise SystemExit(f"{given.name}: {module} did not finish; the same command goes on where it was")
+                raise SystemExit(f"{given.name}: {module} did not finish; the same command resumes it")
             return Result(page.read_text())
 
     return make
