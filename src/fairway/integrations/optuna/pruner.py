@@ -62,6 +62,7 @@ class FairwayPruner(BasePruner):
     """Any stopper of fairway as an Optuna pruner; `report` gives it the constraints.
 
     >>> import fairway as fw, optuna
+    >>> from fairway.integrations.optuna import CTPESampler
     >>> optuna.logging.set_verbosity(optuna.logging.ERROR)
     >>> pruner = FairwayPruner(fw.ACE(), [fw.AtMost("eod", 0.25)])
     >>> study = optuna.create_study(direction="maximize", pruner=pruner, sampler=CTPESampler(seed=0))
