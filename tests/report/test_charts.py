@@ -42,10 +42,10 @@ def chart_of(text="auc", x=(1.0, 2.0, 3.0), y=(0.1, 0.5, 0.3), *, log=False):
     marks = [
         Line(x, y, text, "valid", hover=texts),
         Points(x, y, text, "invalid", hover=texts),
-        Words(x, y, texts),
+        Words(x, y, labels=texts),
         Limit(0.25, text, along="y", allowed="below"),
     ]
-    bars = Panel(Axis(text), Axis(text, categories=[text, text]), [Bars([0, 1], [2, 3], text, labels=[text] * 2)])
+    bars = Panel(Axis(text), Axis(text, categories=[text, text]), [Bars([2, 3], [0, 1], text, labels=[text] * 2)])
     panel = Panel(Axis(text, log=log), Axis(text, log=log, span=(0.01, 1.0)), marks)
     ticked = Panel(Axis(ticks=[(0.0, text)]), Axis(), note=text)
     return Chart("some", text, text, [panel, bars, ticked])

@@ -6,9 +6,12 @@ colour-blind can tell them apart (Okabe and Ito's blue, vermillion and green, wi
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
-from fairway.report.marks import Dash, Role, Symbol
+Role: TypeAlias = Literal["valid", "invalid", "not evaluated", "best", "limit", "failed", "plain", "other"]
+"""What a mark stands for."""
+Symbol: TypeAlias = Literal["circle", "cross", "ring", "star", "square", "triangle"]
+Dash: TypeAlias = Literal["solid", "dash", "dot"]
 
 
 class Look(NamedTuple):
@@ -38,9 +41,3 @@ def grid(panels: int) -> tuple[int, int]:
     """The rows and columns in which panels are arranged."""
     columns = min(panels, 3) if panels != 4 else 2  # noqa: PLR2004
     return (-(-panels // columns), columns) if panels else (1, 1)
-
-
-def height(panels: int) -> int:
-    """The default height of a picture with this many panels, in pixels."""
-    rows, _ = grid(panels)
-    return 400 if rows == 1 else 270 * rows
