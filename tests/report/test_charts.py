@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 import fairway as fw
 from fairway.errors import MissingDependency
-from fairway.report import ink, interactive, still
+from fairway.report import interactive, marks, still
 from fairway.report.chart import Axis, Bars, Chart, Limit, Line, Panel, Points, Words
 from fairway.report.charts.rows import span, thinned
 
@@ -188,16 +188,16 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("role", ink.LOOK)
+@pytest.mark.parametrize("role", marks.LOOK)
 def test_every_colour_stands_out_on_white_and_on_near_black(role):
-    assert contrast(ink.LOOK[role].colour, "#ffffff") >= 3
-    assert contrast(ink.LOOK[role].colour, "#111111") >= 3
+    assert contrast(marks.LOOK[role].colour, "#ffffff") >= 3
+    assert contrast(marks.LOOK[role].colour, "#111111") >= 3
 
 
 def test_strata_differ_in_colour_and_symbol():
     strata = ("valid", "invalid", "not evaluated", "best")
     for feature in ("colour", "symbol"):
-        assert len({getattr(ink.LOOK[role], feature) for role in strata}) == len(strata)
+        assert len({getattr(marks.LOOK[role], feature) for role in strata}) == len(strata)
 
 
 @given(st.integers(0, 400), st.integers(1, 50), st.lists(st.integers(0, 399), max_size=5))

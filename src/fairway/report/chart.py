@@ -14,8 +14,7 @@ from typing import Any
 
 from fairway.errors import MissingDependency, UsageError
 from fairway.report import interactive, still, templates
-from fairway.report.ink import grid
-from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Words
+from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Words, grid
 from fairway.text import counted, shown
 
 __all__ = ["Axis", "Bars", "Chart", "Limit", "Line", "Panel", "Points", "Words"]

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.report.ink import FEW_DECADES, FILLED, LOOK, NAME, TICK, grid
-from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Placed, Points, Side, Words, legend
+from fairway.report.marks import LOOK, NAME, TICK, Bars, Limit, Line, Panel, Placed, Points, Side, Words, grid, legend
 from fairway.text import shown
 
 _SYMBOL = {"cross": "x-thin", "ring": "circle-open", "square": "square-open", "triangle": "triangle-up-open"}
@@ -91,8 +90,8 @@ def escaped(text: object, most: int = _HOVER) -> str:
 
 
 def _trace(mark: Placed, panel: Panel, *, in_legend: bool) -> dict[str, Any]:
-    look, name = LOOK[mark.role], escaped(mark.name, NAME)
-    trace: dict[str, Any] = {"type": "scatter", "x": _numbers(mark.x, panel.x), "y": _numbers(mark.y, panel.y)}
+    colour, name = LOOK[mark.role].colour, escaped(mark.name, NAME)
+    trace: dict[str, Any] = {"type": "scatter", "x": _numbers(mark.x, panel, "x"), "y": _numbers(mark.y, panel, "y")}
     trace |= {"name": name, "legendgroup": name, "showlegend": in_legend, "opacity": mark.opacity}
     trace["hoverinfo"] = "x+y" if isinstance(mark, Points | Bars) else "skip"
     if mark.hover is not None:
@@ -101,15 +100,14 @@ def _trace(mark: Placed, panel: Panel, *, in_legend: bool) -> dict[str, Any]:
         most = TICK if isinstance(mark, Words) else NAME
         trace |= {"text": [escaped(label, most) for label in mark.labels], "cliponaxis": False}
     if isinstance(mark, Line):
-        line = {"color": look.colour, "width": mark.width, "dash": mark.dash or look.dash}
-        trace |= {"mode": "lines", "line": line | {"shape": "hv" if mark.step else "linear"}}
+        line = {"color": colour, "width": mark.width, "dash": mark.dash, "shape": "hv" if mark.step else "linear"}
+        trace |= {"mode": "lines", "line": line}
     elif isinstance(mark, Points):
-        symbol = mark.symbol or look.symbol
-        rim = {"color": look.colour, "width": 0 if symbol in FILLED else 1.4}
-        marker = {"color": look.colour, "symbol": _SYMBOL.get(symbol, symbol), "size": mark.size, "line": rim}
-        trace |= {"mode": "markers", "marker": marker}
+        rim = {"color": colour, "width": 0 if mark.is_filled else 1.4}
+        symbol = _SYMBOL.get(str(mark.symbol), mark.symbol)
+        trace |= {"mode": "markers", "marker": {"color": colour, "symbol": symbol, "size": mark.size, "line": rim}}
     elif isinstance(mark, Bars):
-        marker = {"color": look.colour, "opacity": mark.opacity}  # the trace's own would make its labels as pale
+        marker = {"color": colour, "opacity": mark.opacity}  # the trace's own would make its labels as pale
         trace |= {"type": "bar", "orientation": "h", "marker": marker, "opacity": 1.0}
         trace |= {"textposition": "outside", "textangle": 0}
     else:
@@ -149,15 +147,15 @@ def _axis(panel: Panel, side: Side, start: float, end: float) -> dict[str, Any]:
         low, high = panel.ends(side)
         drawn |= {"tickformat": ",d"} | ({"dtick": 1} if high - low < _SMALL else {})  # or a half is called the next
     elif axis.log:
-        decades = panel.decades(side)
-        drawn |= {"tickformat": "~g", "dtick": "D2" if decades < FEW_DECADES else max(1, round(decades / 6))}
+        drawn |= {"tickformat": "~g", "dtick": panel.every(side) or "D2"}
     if axis.span is not None:
         drawn["range"] = [float(np.log10(end)) if axis.log else float(end) for end in axis.span]
     return drawn
 
 
-def _numbers(values: NDArray[np.float64], axis: Axis) -> list[float | int | None]:
+def _numbers(values: NDArray[np.float64], panel: Panel, side: Side) -> list[float | int | None]:
     """Numbers for JSON: None where they have no place, and no digit more than one can see."""
+    axis = panel.axis(side)
     hidden = axis.hides(values)
     known = values[~hidden]
     if (known == np.round(known)).all() and np.abs(known).max(initial=0.0) < 2**53:

@@ -1,18 +1,48 @@
-"""What a picture is made of: axes and marks, as plain data. Texts are raw; whoever draws them makes them safe."""
+"""What a picture is made of: axes and marks, as plain data. Texts are raw; whoever draws them makes them safe.
+
+A role has one colour, one symbol and one dash in every picture. The colours are of medium lightness, so that each has a
+contrast of at least 3:1 to white and to near-black, and the colour-blind can tell them apart (Okabe and Ito's blue,
+vermillion and green, with grey and two more).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairway.errors import UsageError
-from fairway.report.ink import Dash, Role, Symbol
 
+Role: TypeAlias = Literal["valid", "invalid", "not evaluated", "best", "limit", "failed", "plain", "other"]
+"""What a mark stands for."""
+Symbol: TypeAlias = Literal["circle", "cross", "ring", "star", "square", "triangle"]
+Dash: TypeAlias = Literal["solid", "dash", "dot"]
 Side: TypeAlias = Literal["x", "y"]
+
+
+class Look(NamedTuple):
+    """How a role is drawn."""
+
+    colour: str
+    symbol: Symbol
+    dash: Dash
+
+
+LOOK: dict[Role, Look] = {
+    "valid": Look("#0d7fc2", "circle", "solid"),
+    "invalid": Look("#d55e00", "cross", "dash"),
+    "not evaluated": Look("#858585", "ring", "dot"),
+    "best": Look("#009e73", "star", "solid"),
+    "limit": Look("#c2408c", "square", "dash"),
+    "failed": Look("#a3654f", "triangle", "dot"),
+    "plain": Look("#0d7fc2", "circle", "solid"),
+    "other": Look("#8a6fc7", "square", "dash"),
+}
+NAME, TICK = 60, 24  # letters, at most, of a title or a name, and of a tick
+_FEW_DECADES = 1.5  # a log axis that spans fewer has names between the powers of ten
 
 
 @dataclass(frozen=True)
@@ -55,6 +85,8 @@ class Placed:
     def __post_init__(self) -> None:
         for side in ("x", "y"):
             object.__setattr__(self, side, np.asarray(getattr(self, side), np.float64).ravel())
+        for name in ("symbol", "dash"):
+            object.__setattr__(self, name, getattr(self, name, None) or getattr(LOOK[self.role], name))
         if len({len(part) for part in (self.x, self.y, self.labels, self.hover) if part is not None}) > 1:
             raise UsageError(f"{type(self).__name__}: x and y and their texts are not of one length")
 
@@ -74,6 +106,10 @@ class Points(Placed):
 
     symbol: Symbol | None = None  # by default the role's
     size: float = 6.0
+
+    @property
+    def is_filled(self) -> bool:
+        return self.symbol in ("circle", "star")
 
 
 class Bars(Placed):
@@ -126,13 +162,20 @@ class Panel:
         values = values[~axis.hides(values)]
         return (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
 
-    def decades(self, side: Side) -> float:
-        """How many powers of ten a log axis spans."""
+    def every(self, side: Side) -> int:
+        """How many powers of ten a log axis goes from name to name; 0 if it needs names between them."""
         low, high = self.ends(side)
-        return float(np.log10(high) - np.log10(low))
+        decades = float(np.log10(high) - np.log10(low))
+        return 0 if decades < _FEW_DECADES else max(1, round(decades / 6))
 
 
 def legend(panels: Sequence[Panel]) -> dict[str, Placed]:
     """What a legend explains: each name, with the first mark that has it."""
     marks = [mark for panel in panels for mark in panel.marks if isinstance(mark, Placed) and mark.name]
     return {mark.name: mark for mark in reversed(marks)}
+
+
+def grid(panels: int) -> tuple[int, int]:
+    """The rows and columns in which panels are arranged."""
+    columns = min(panels, 3) if panels != 4 else 2  # noqa: PLR2004
+    return (-(-panels // columns), columns) if panels else (1, 1)

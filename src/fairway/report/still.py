@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from fairway.errors import MissingDependency
-from fairway.report.ink import FEW_DECADES, FILLED, LOOK, NAME, TICK, grid
-from fairway.report.marks import Bars, Limit, Line, Panel, Placed, Points, Side, Words, legend
+from fairway.report.marks import LOOK, NAME, TICK, Bars, Limit, Line, Panel, Placed, Points, Side, Words, grid, legend
 from fairway.text import shown
 
 _DASH: dict[str, Any] = {"solid": "-", "dash": (0, (5, 2.5)), "dot": (0, (1, 1.6))}
@@ -77,16 +76,15 @@ def _panel(place: Any, panel: Panel, explained: dict[str, Placed]) -> None:
 
 
 def _mark(place: Any, mark: Placed, panel: Panel, style: dict[str, Any]) -> None:
-    look, hidden = LOOK[mark.role], panel.x.hides(mark.x) | panel.y.hides(mark.y)
+    hidden = panel.x.hides(mark.x) | panel.y.hides(mark.y)
     x, y = (np.clip(np.where(hidden, np.nan, side), -_LARGEST, _LARGEST) for side in (mark.x, mark.y))
     if isinstance(mark, Line):
         steps = {"drawstyle": "steps-post"} if mark.step else {}
-        place.plot(x, y, linestyle=_DASH[mark.dash or look.dash], linewidth=mark.width, **steps, **style)
+        place.plot(x, y, linestyle=_DASH[str(mark.dash)], linewidth=mark.width, **steps, **style)
     elif isinstance(mark, Points):
-        symbol = mark.symbol or look.symbol
-        face = {"markerfacecolor": look.colour if symbol in FILLED else "none", "markeredgecolor": look.colour}
-        rim = {"markeredgewidth": 0.0 if symbol in FILLED else 1.0, "markersize": mark.size * 0.72}
-        place.plot(x, y, linestyle="none", marker=_MARKER[symbol], **face, **rim, **style)
+        face, rim = (style["color"], 0.0) if mark.is_filled else ("none", 1.0)
+        edge = {"markeredgecolor": style["color"], "markeredgewidth": rim, "markersize": mark.size * 0.72}
+        place.plot(x, y, linestyle="none", marker=_MARKER[str(mark.symbol)], markerfacecolor=face, **edge, **style)
     elif isinstance(mark, Bars):
         place.barh(y, x, height=0.65, **style)
     most, after = NAME, {"xytext": (4, 0), "va": "center", "fontsize": 8, "color": _TEXT}
@@ -119,7 +117,7 @@ def _axis(place: Any, side: Side, panel: Panel) -> None:
         ruler.set_ticks([at for at, _ in axis.ticks], texts)
         ruler.set_ticks([], minor=True)
     elif axis.log:
-        between = "235" if panel.decades(side) < FEW_DECADES else ""
+        between = "" if panel.every(side) else "235"
         ruler.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         ruler.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in between else ""))
     else:

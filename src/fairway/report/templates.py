@@ -15,7 +15,7 @@ from string import Template
 from typing import Any
 
 from fairway.errors import MissingDependency
-from fairway.report.ink import LOOK, Role
+from fairway.report.marks import LOOK, Role
 
 
 def fill(template: str, *, raw: Mapping[str, str] | None = None, **texts: str) -> str:

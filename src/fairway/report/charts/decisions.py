@@ -13,8 +13,7 @@ from fairway.engine.events import Status
 from fairway.interval import threshold
 from fairway.report.chart import Axis, Bars, Chart, Limit, Line, Panel, Points
 from fairway.report.charts.rows import MOST, Rows, empty, thinned
-from fairway.report.ink import Role
-from fairway.report.marks import Mark
+from fairway.report.marks import Mark, Role
 from fairway.report.view import View
 from fairway.stoppers.stopper import Stopper
 from fairway.study import Study

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from fairway.errors import UsageError
 from fairway.report.chart import Axis, Chart, Limit, Line, Panel, Points
 from fairway.report.charts.rows import MOST, Rows, empty, held, outside, span, thinned
-from fairway.report.ink import Role
-from fairway.report.marks import Mark
+from fairway.report.marks import Mark, Role
 from fairway.report.view import View
 from fairway.study import Study
 from fairway.text import counted, limit, named, number, params, unit
@@ -38,12 +37,12 @@ def best(study: Study | View, over: Over = "trials") -> Chart:
     rows = Rows(study)
     if over not in _AXES:
         raise UsageError(f"over={over!r}: 'trials', 'seconds' or 'cost' is expected")
-    title, finished, courses = f"Best {rows.metric} so far", rows.finished, rows.view.courses
+    title, courses, finished = f"Best {rows.metric} so far", rows.view.courses, rows.finished
     x, axis = _along(rows, over)
     limits, sign = bool(rows.view.problem.constraints), rows.view.problem.objective.sign
     free = np.array([peak.objective if (peak := courses[k].peak) else np.nan for k in finished], np.float64)
     valid = np.where(rows.stratum == 1, rows.objective, np.nan)[finished]
-    found, ignoring = _improvements(sign * valid), _improvements(sign * free)
+    (found, so_far), (ignoring, so_far_ignoring) = _improvements(sign * valid), _improvements(sign * free)
     marks: list[Mark] = []
     if limits and len(ignoring):
         name = "best ignoring the limits"
@@ -59,7 +58,7 @@ def best(study: Study | View, over: Over = "trials") -> Chart:
         marks.append(rows.star(int(finished[found[-1]]), x[found[-1]], valid[found[-1]]))
     if not marks:
         return empty("best", title, "no trial has measured the objective yet")
-    drawn = span(np.concatenate([_lasting(valid, found), _lasting(free, ignoring)]))
+    drawn = span(sign * np.append(so_far, so_far_ignoring))
     caption = _caption(rows, found, free[ignoring]) + (" The first trials lie outside of the view." if drawn else "")
     return Chart("best", title, caption, [Panel(axis, Axis(rows.metric, span=drawn), marks)])
 
@@ -76,16 +75,11 @@ def _along(rows: Rows, over: Over) -> tuple[NDArray[np.float64], Axis]:
     return x / seconds, Axis(_AXES[over].format(name))
 
 
-def _improvements(loss: NDArray[np.float64]) -> NDArray[np.intp]:
-    """The places in (n,) losses at which the lowest so far falls."""
+def _improvements(loss: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """The places in (n,) losses at which the lowest so far falls, and the lowest so far (n,), at first infinite."""
     lowest = np.fmin.accumulate(np.append(np.inf, loss))
     better = np.flatnonzero(lowest[1:] < lowest[:-1])
-    return better[thinned(len(better), _IMPROVEMENTS)]
-
-
-def _lasting(y: NDArray[np.float64], at: NDArray[np.intp]) -> NDArray[np.float64]:
-    """What was the best after each of the trials (n,), from the first improvement on."""
-    return np.repeat(y[at], np.diff(np.append(at, len(y))))
+    return better[thinned(len(better), _IMPROVEMENTS)], lowest[1:]
 
 
 def _steps(

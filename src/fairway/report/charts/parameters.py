@@ -13,8 +13,7 @@ from fairway.errors import MissingDependency
 from fairway.parameters import Choice, Float, Int, Parameter
 from fairway.report.chart import Axis, Bars, Chart, Line, Panel, Words
 from fairway.report.charts.rows import MOST, Rows, empty, held, outside, span, thinned
-from fairway.report.ink import Role
-from fairway.report.marks import Mark
+from fairway.report.marks import Mark, Role
 from fairway.report.view import View
 from fairway.seeds import stream
 from fairway.study import Study
@@ -47,13 +46,17 @@ def slices(study: Study | View) -> Chart:
     title, space, numbers = "Objective against each parameter", rows.view.space, rows.measured
     if not len(numbers):
         return empty("slices", title, "no trial has measured the objective yet")
-    names = list(space)[:_PANELS]
+    names, axis, panels = list(space)[:_PANELS], rows.axis, []
     most = min(max(_POINTS // len(names), 200), MOST)
-    axis, panels = rows.axis, []
     for k, name in enumerate(names):
+        parameter = space[name]
+        if isinstance(parameter, Choice):  # by place, a little apart
+            apart = stream(0, 0, "jitter").uniform(-0.25, 0.25, len(numbers))
+            x = np.floor(rows.cube[numbers, k] * len(parameter.options)) + apart
+        else:
+            x = np.array([rows.view.courses[i].params.get(name, np.nan) for i in numbers.tolist()], np.float64)
         y = Axis("" if k % min(len(names), 3) else axis.title, span=axis.span)
-        marks = rows.scatter(_values(rows.view, name, numbers), numbers, most, short=True)
-        panels.append(Panel(_axis(named(name), space[name]), y, marks))
+        panels.append(Panel(_axis(named(name), parameter), y, rows.scatter(x, numbers, most, short=True)))
     caption = "Each point is a trial; a trial without the parameter has none."
     caption += f" The first {len(names)} of {len(space)} parameters." if len(names) < len(space) else ""
     return Chart("slices", title, caption + outside((rows.objective, axis)), panels)
@@ -71,17 +74,6 @@ def _axis(name: str, parameter: Parameter) -> Axis:
     return Axis(name, log=True, span=held(parameter.low / margin, parameter.high * margin, log=True))
 
 
-def _values(view: View, name: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-    """A parameter of some trials as numbers (k,), NaN where it is absent; choices by their place, a little apart."""
-    parameter = view.space[name]
-    params = [view.courses[k].params for k in numbers]
-    if not isinstance(parameter, Choice):
-        return np.array([given.get(name, np.nan) for given in params], np.float64)
-    cells = len(parameter.options)
-    places = np.array([int(parameter.encode(given[name]) * cells) if name in given else np.nan for given in params])
-    return places + stream(0, 0, "jitter").uniform(-0.25, 0.25, len(places))
-
-
 def parallel(study: Study | View) -> Chart:
     """Every trial as a line across all parameters and on to its metrics; a gap where it has no such parameter.
 
@@ -96,8 +88,8 @@ def parallel(study: Study | View) -> Chart:
     title, space, numbers = "Parameters side by side", rows.view.space, rows.measured
     if not len(numbers):
         return empty("parallel", title, "no trial has measured the objective yet")
-    sign = rows.view.problem.objective.sign
-    order = np.lexsort((sign * rows.objective[numbers], rows.stratum[numbers] != 1))
+    loss = rows.view.problem.objective.sign * rows.objective[numbers]
+    order = np.lexsort((loss, rows.stratum[numbers] != 1))
     chosen = numbers[np.union1d(order[:_BEST], thinned(len(numbers), _LINES - _BEST))]
     columns, axes = _columns(rows, chosen)
     places = np.arange(columns.shape[1], dtype=np.float64)
@@ -129,10 +121,8 @@ def _broken(x: NDArray[np.float64], lines: NDArray[np.float64]) -> tuple[NDArray
 
 def _columns(rows: Rows, chosen: NDArray[np.int64]) -> tuple[NDArray[np.float64], list[tuple[str, str, str]]]:
     """What each trial has on each axis, from 0 to 1 (k, a); and the axes' names and what is at their ends."""
-    space = rows.view.space
-    x = np.array([rows.view.courses[k].x for k in chosen.tolist()]).reshape(len(chosen), -1)
-    columns = list(x.T[:_AXES])
-    axes = [(named(name), *_ends(space[name])) for name in list(space)[:_AXES]]
+    columns = list(rows.cube[chosen].T[:_AXES])
+    axes = [(named(name), *_ends(parameter)) for name, parameter in list(rows.view.space.items())[:_AXES]]
     for name, column in rows.metrics:
         values = column[chosen]
         known = values[np.isfinite(values)]
@@ -171,16 +161,15 @@ def importance(study: Study | View) -> Chart:
     except ImportError:
         raise MissingDependency("importance needs scikit-learn: pip install 'fairway[sklearn]'") from None
     rows = Rows(study)
-    title, courses = "How much each parameter matters", rows.view.courses
-    failed = np.array([course.status == "failed" for course in courses], np.bool_)
+    title = "How much each parameter matters"
+    failed = np.array([course.status == "failed" for course in rows.view.courses], np.bool_)
     learned = []  # of each metric: its name, the R² that each parameter (d,) is worth, and the R² itself
     for metric, values in rows.metrics[:_METRICS]:
         numbers = np.flatnonzero(np.isfinite(values) & ~failed)
         numbers = numbers[thinned(len(numbers), _LEARNED)]
         y = _tamed(values[numbers])
         if len(numbers) >= _FEWEST and y.min() < y.max():
-            x = np.nan_to_num(np.array([courses[k].x for k in numbers.tolist()]), nan=_OUTSIDE)
-            learned.append((metric, *_learn(x, y)))
+            learned.append((metric, *_learn(np.nan_to_num(rows.cube[numbers], nan=_OUTSIDE), y)))
     if not learned:
         return empty("importance", title, f"at least {_FEWEST} trials with different results are needed")
     order = np.argsort(np.max([lost for _, lost, _ in learned], axis=0))[-_BARS:]

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway.report.chart import Axis, Chart, Panel, Points
-from fairway.report.ink import Role
-from fairway.report.marks import Mark
+from fairway.report.marks import Mark, Role
 from fairway.report.view import STRATA, View
 from fairway.study import Study
 from fairway.text import counted, measured, named, params
@@ -23,10 +22,10 @@ _FEW = 8  # points that are too few for one to be an outlier
 class Rows:
     """Every trial (n,) by number; NaN where there is nothing to say.
 
-    `objective` and `values` (n, m) are those of the checkpoint that stands for the trial, `metrics` are the same with
-    their names. `stratum` is a place in `STRATA`, -1 where nothing was measured. `finished` are the numbers of the
-    trials that ended, in that order; `measured` are those of the trials that measured the objective. A trial that
-    failed keeps what it had measured, as it does for `best`.
+    `objective` and `values` (n, m) are those of the checkpoint that stands for the trial, `metrics` the same with their
+    names, `cube` (n, d) its parameters in the unit cube. `stratum` is a place in `STRATA`, -1 where nothing was
+    measured. `finished` are the numbers of the trials that ended, in that order; `measured` of those that measured the
+    objective. A trial that failed keeps what it had measured, as it does for `best`.
     """
 
     def __init__(self, study: Study | View) -> None:
@@ -39,6 +38,7 @@ class Rows:
         self.metrics = list(zip(map(named, view.problem.metrics), table.T, strict=True))
         strata = [view.stratum(number) for number in range(len(marks))]
         self.stratum = np.array([-1 if place is None else place for place in strata], np.int64)
+        self.cube = np.array([course.x for course in view.courses]).reshape(len(marks), len(view.space))
         self.finished = view.ledger.history().number
         self.measured = np.flatnonzero(self.stratum >= 0)
 
