@@ -16,7 +16,7 @@ from fairway.parameters import Choice, Float, Int, Parameter
 from fairway.report.chart import Chart
 from fairway.report.summary import summarize
 from fairway.report.view import STRATA, View
-from fairway.text import goal, shown
+from fairway.text import goal, measured, shown
 
 STATUSES = ("running", "completed", "stopped", "failed")
 """By the numbers in a row."""
@@ -90,6 +90,17 @@ def study(view: View) -> dict[str, Any]:
     }
 
 
+def line(view: View) -> dict[str, Any]:
+    """What the list of studies shows of one."""
+    times, best = [_moment(at) for course in view.courses for at in (course.began, course.ended)], view.best
+    return {
+        "goal": goal(view.problem),
+        "trials": len(view.courses),
+        "best": "" if best is None else measured(best.metrics.keys(), best.metrics.values()),
+        "updated": max(filter(None, times), default=None),
+    }
+
+
 def configuration(view: View, number: int) -> dict[str, Any]:
     """The parameters of one trial, with their ranges and where in these they lie, from 0 to 1."""
     course = view.courses[number]
@@ -120,8 +131,8 @@ def trial(view: View, number: int) -> dict[str, Any]:
         ("steps planned", course.total),
         ("checked", "every step" if pace and course.interval == 1 else pace),
         ("checks not paid", course.saved or None),
-        ("began", _moment(course.began)),
-        ("ended", _moment(course.ended)),
+        ("began", {"time": at} if (at := _moment(course.began)) else None),
+        ("ended", {"time": at} if (at := _moment(course.ended)) else None),
         ("worker", str(course.worker)),
     ]
     return {
@@ -157,9 +168,9 @@ def _cell(value: Any) -> Any:
     return shown(value, _CELL)
 
 
-def _moment(at: float) -> dict[str, float] | None:
+def _moment(at: float) -> float | None:
     """A time of day, in seconds; None if there is none, or if it is a simulation's."""
-    return {"time": round(at, 3)} if math.isfinite(at) and at > _SIMULATED else None
+    return round(at, 3) if _SIMULATED < at < math.inf else None
 
 
 def _range(parameter: Parameter) -> str:

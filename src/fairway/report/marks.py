@@ -143,7 +143,6 @@ class Panel:
     note: str = ""
 
     def axis(self, side: Side) -> Axis:
-        """One of its axes."""
         return self.x if side == "x" else self.y
 
     def allowed(self, mark: Limit) -> tuple[float, float] | None:

@@ -223,7 +223,6 @@ def regret(study: Study | View) -> Chart:
 
 
 def _name(terminator: Any, metric: str) -> str:
-    """What the terminator's value is."""
     while isinstance(terminator, AnyOf | AllOf):
         terminator = terminator.parts[0]
     names: dict[type[Any], str] = {

@@ -88,7 +88,6 @@ class Rows:
         return marks
 
     def star(self, number: int, x: float | NDArray[np.float64], y: float) -> Points:
-        """The mark of the best trial."""
         return Points(x, y, "best", "best", size=14, hover=self.texts([number], full=True))
 
 

@@ -122,6 +122,5 @@ class Desk:
         return sum(feed.listeners for feed in self._feeds) >= STREAMS
 
     def close(self) -> None:
-        """End all streams."""
         for feed in self._feeds:
             feed.close()

@@ -7,7 +7,6 @@ position, for any number of browsers.
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -15,13 +14,12 @@ from typing import Any
 
 from fairway.errors import FairwayError, StorageError
 from fairway.report import content
-from fairway.report.chart import Chart
 from fairway.report.plots import drawn
 from fairway.report.summary import state
 from fairway.report.templates import compact
 from fairway.report.view import View
 from fairway.storage.sql import Database, Stored
-from fairway.text import goal, measured, shown
+from fairway.text import shown
 
 POLL_SECONDS = 0.5  # between two looks at a study that is watched
 STATE_SECONDS = 3.0  # between two questions whether its workers live
@@ -43,13 +41,12 @@ class Feed:
         self._news = asyncio.Event()
 
     def close(self) -> None:
-        """End all streams."""
         self._closed = True
         self._wake()
 
     def _wake(self) -> None:
-        woken, self._news = self._news, asyncio.Event()
-        woken.set()
+        self._news.set()
+        self._news = asyncio.Event()
 
     async def _poll(self, pause: float) -> None:
         while self.listeners and not self._closed:
@@ -107,9 +104,8 @@ def sentence(error: Exception) -> str:
 class Drawing:
     """Some pictures of a study; a request draws them again if the study changed and enough time has passed."""
 
-    def __init__(self, least: float, draw: Callable[[View], list[Chart]]) -> None:
-        self._least, self._draw = least, draw
-        self._lock = threading.Lock()
+    def __init__(self, least: float, **which: bool) -> None:
+        self._least, self._which, self._lock = least, which, threading.Lock()
         self._charts, self._version, self._due = "[]", -1, 0.0
 
     def shown(self, watch: Watch) -> str:
@@ -117,7 +113,8 @@ class Drawing:
         with self._lock:
             began, version = time.monotonic(), watch.version
             if self._version != version and began >= self._due:
-                self._charts, self._version = compact(content.charts(self._draw(watch.view.still()))), version
+                charts = drawn(watch.view.still(), **self._which)
+                self._charts, self._version = compact(content.charts(charts)), version
                 now = time.monotonic()
                 self._due = now + max(self._least, 3 * (now - began))
             wait = max(self._due - time.monotonic(), 0.5)
@@ -139,8 +136,7 @@ class Watch:
         self._lock = threading.Lock()
         self._changed = [self.view.position] * len(self.view.courses)  # where in the log each trial last changed
         self._state, self._asked = state(self.view), time.monotonic()
-        self._quick = Drawing(DRAW_SECONDS, lambda view: drawn(view, quick=True))
-        self._slow = Drawing(SLOW_SECONDS, lambda view: drawn(view, slow=True))
+        self._quick, self._slow = Drawing(DRAW_SECONDS, quick=True), Drawing(SLOW_SECONDS, slow=True)
         self._payload: tuple[tuple[int, int], str] = ((-1, -1), "")
 
     @property
@@ -204,7 +200,6 @@ class Watch:
             return {"study": content.study(self.view), "columns": content.columns(self.view), "last": self.last}
 
     def trials(self) -> dict[str, Any]:
-        """Every trial."""
         with self._lock:
             return {"last": self.last, "rows": content.rows(self.view, range(len(self.view.courses)))}
 
@@ -215,15 +210,7 @@ class Watch:
     def facts(self) -> dict[str, Any]:
         """A line in the list of studies."""
         with self._lock:
-            best, courses = self.view.best, self.view.courses
-            times = [at for course in courses for at in (course.began, course.ended) if 1e9 < at < math.inf]  # noqa: PLR2004
-            return {
-                "goal": goal(self.view.problem),
-                "trials": len(courses),
-                "best": "" if best is None else measured(best.metrics.keys(), best.metrics.values()),
-                "state": self._state,
-                "updated": max(times, default=None),
-            }
+            return {"state": self._state, **content.line(self.view)}
 
 
 def epoch(stored: Stored) -> str:
