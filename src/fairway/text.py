@@ -7,7 +7,6 @@ from typing import Any
 
 from fairway.problem import Constraint, Problem
 
-_NAME = 60  # letters of a name within a sentence
 _UNITS = (  # the least seconds to use it for, its length in seconds, its name, its short name
     (172_800.0, 86_400.0, "days", "days"),
     (7200.0, 3600.0, "hours", "h"),
@@ -32,7 +31,7 @@ def shown(text: object, most: int = 300) -> str:
 
 def named(name: object) -> str:
     """A name that came from elsewhere, as part of a sentence."""
-    return shown(name, _NAME)
+    return shown(name, 60)
 
 
 def counted(n: int, what: str) -> str:
@@ -142,11 +141,8 @@ def distance(constraint: Constraint, value: float | None) -> str:
     """
     if value is None:
         return f"{named(constraint.metric)} was not measured there."
-    what, where = (
-        f"{named(constraint.metric)} {beside(value, constraint.threshold)}",
-        f"its limit of {bound(constraint)}",
-    )
-    over = constraint.sign * (value - constraint.threshold)
+    what = f"{named(constraint.metric)} {beside(value, constraint.threshold)}"
+    where, over = f"its limit of {bound(constraint)}", constraint.sign * (value - constraint.threshold)
     if over == 0.0:
         return f"{what} is exactly {where}."
     if over != over:  # noqa: PLR0124 - NaN

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 import fairway as fw
 from fairway.errors import MissingDependency
-from fairway.report import ink, interactive, still
+from fairway.report import interactive, marks, still
 from fairway.report.chart import Axis, Bars, Chart, Limit, Line, Panel, Points, Words
 from fairway.report.charts.rows import span, thinned
 
@@ -42,10 +42,10 @@ def chart_of(text="auc", x=(1.0, 2.0, 3.0), y=(0.1, 0.5, 0.3), *, log=False):
     marks = [
         Line(x, y, text, "valid", hover=texts),
         Points(x, y, text, "invalid", hover=texts),
-        Words(x, y, texts),
+        Words(x, y, labels=texts),
         Limit(0.25, text, along="y", allowed="below"),
     ]
-    bars = Panel(Axis(text), Axis(text, categories=[text, text]), [Bars([0, 1], [2, 3], text, labels=[text] * 2)])
+    bars = Panel(Axis(text), Axis(text, categories=[text, text]), [Bars([2, 3], [0, 1], text, labels=[text] * 2)])
     panel = Panel(Axis(text, log=log), Axis(text, log=log, span=(0.01, 1.0)), marks)
     ticked = Panel(Axis(ticks=[(0.0, text)]), Axis(), note=text)
     return Chart("some", text, text, [panel, bars, ticked])
@@ -188,16 +188,16 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("role", ink.LOOK)
+@pytest.mark.parametrize("role", marks.LOOK)
 def test_every_colour_stands_out_on_white_and_on_near_black(role):
-    assert contrast(ink.LOOK[role].colour, "#ffffff") >= 3
-    assert contrast(ink.LOOK[role].colour, "#111111") >= 3
+    assert contrast(marks.LOOK[role].colour, "#ffffff") >= 3
+    assert contrast(marks.LOOK[role].colour, "#111111") >= 3
 
 
 def test_strata_differ_in_colour_and_symbol():
     strata = ("valid", "invalid", "not evaluated", "best")
     for feature in ("colour", "symbol"):
-        assert len({getattr(ink.LOOK[role], feature) for role in strata}) == len(strata)
+        assert len({getattr(marks.LOOK[role], feature) for role in strata}) == len(strata)
 
 
 @given(st.integers(0, 400), st.integers(1, 50), st.lists(st.integers(0, 399), max_size=5))

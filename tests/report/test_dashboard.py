@@ -529,7 +529,7 @@ def test_a_browser_that_knows_nothing_sensible_loads_the_page_again(study, url, 
     async def heard():
         return [event async for event in watch.news(f"{watch.last.rpartition('.')[0]}.{known}")]
 
-    assert asyncio.run(heard()) == ["event: reset\ndata: null\n\n"]
+    assert asyncio.run(heard()) == ["retry: 2000\n\n", "event: reset\ndata: null\n\n"]
 
 
 def test_no_password_is_shown_wherever_it_stands(server):

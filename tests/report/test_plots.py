@@ -207,7 +207,7 @@ def seconds_of(chart):
     panel = chart.panels[0]
     size = {"microseconds": 1e-6, "milliseconds": 1e-3, "seconds": 1.0, "minutes": 60.0}[panel.x.title]
     return {
-        name.partition(":")[0] if "paid" not in name else "paid": float(bar.length[0]) * size
+        name.partition(":")[0] if "paid" not in name else "paid": float(bar.x[0]) * size
         for name, bar in zip(panel.y.categories, panel.marks, strict=True)
     }
 
@@ -226,7 +226,7 @@ def test_spending_adds_up_to_the_studys_costs(simulated):
 
 def test_every_ended_trial_is_counted_once_by_what_ended_it(simulated):
     panel = plots.spending(simulated).panels[-1]
-    assert sum(int(bar.length[0]) for bar in panel.marks) == len(simulated.trials)
+    assert sum(int(bar.x[0]) for bar in panel.marks) == len(simulated.trials)
     assert "completed" in panel.y.categories
 
 
@@ -362,10 +362,10 @@ def test_importance_finds_the_parameter_that_matters_for_each_metric():
     study.optimize(lambda trial: {"loss": trial.params["a"], "eod": trial.params["b"]}, trials=150)
     chart = plots.importance(study)
     names = chart.panels[0].y.categories
-    tops = [names[int(np.argmax(mark.length))] for mark in marks(chart, Bars)]
+    tops = [names[int(np.argmax(mark.x))] for mark in marks(chart, Bars)]
     assert tops == ["a", "b"]
     again = plots.importance(study)
-    assert [m.length.tolist() for m in marks(chart, Bars)] == [m.length.tolist() for m in marks(again, Bars)]
+    assert [m.x.tolist() for m in marks(chart, Bars)] == [m.x.tolist() for m in marks(again, Bars)]
 
 
 def test_importance_of_noise_is_called_unreliable():

@@ -14,8 +14,7 @@ from typing import Any
 
 from fairway.errors import MissingDependency, UsageError
 from fairway.report import interactive, still, templates
-from fairway.report.ink import height
-from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Words
+from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Words, grid
 from fairway.text import counted, shown
 
 __all__ = ["Axis", "Bars", "Chart", "Limit", "Line", "Panel", "Points", "Words"]
@@ -81,7 +80,8 @@ class Chart:
 
     @property
     def _pixels(self) -> int:
-        return self.height or height(len(self.panels))
+        rows, _ = grid(len(self.panels))
+        return self.height or (400 if rows == 1 else 270 * rows)
 
     def _repr_html_(self) -> str:
         try:

@@ -16,7 +16,7 @@ from fairway.parameters import Choice, Float, Int, Parameter
 from fairway.report.chart import Chart
 from fairway.report.summary import summarize
 from fairway.report.view import STRATA, View
-from fairway.text import goal, shown
+from fairway.text import goal, measured, shown
 
 STATUSES = ("running", "completed", "stopped", "failed")
 """By the numbers in a row."""
@@ -43,8 +43,8 @@ def _columns(view: View) -> list[_Column]:
         _Column("steps", "count", lambda _, course: course.steps or None),
         *(_Column(name, "param", partial(_param, name)) for name in view.space),
         _Column("checks paid", "count", lambda _, course: course.checks or None),
-        _Column("training (s)", "number", lambda _, course: _number(course.train_ns / 1e9 or None)),
-        _Column("checks (s)", "number", lambda _, course: _number(course.check_ns / 1e9 or None)),
+        _Column("training (s)", "number", lambda _, course: _cell(course.train_ns / 1e9) or None),
+        _Column("checks (s)", "number", lambda _, course: _cell(course.check_ns / 1e9) or None),
         _Column("reason", "text", lambda _, course: shown(course.reason, _TEXT) or None),
         _Column("notes", "text", lambda _, course: shown(_notes(course), _TEXT) or None),
     ]
@@ -63,13 +63,13 @@ def rows(view: View, numbers: Iterable[int]) -> list[list[Any]]:
     return [[column.of(k, view.courses[k]) for column in table] for k in numbers]
 
 
-def _metric(i: int, _: int, course: Course) -> float | str | None:
-    mark = course.checkpoint
-    return None if mark is None else _number((mark.objective, *mark.values)[i])
+def _metric(i: int, _: int, course: Course) -> Any:
+    value = course.checkpoint and (course.checkpoint.objective, *course.checkpoint.values)[i]
+    return None if value is None else _cell(value)
 
 
 def _param(name: str, _: int, course: Course) -> Any:
-    return _value(course.params[name]) if name in course.params else None
+    return _cell(course.params[name]) if name in course.params else None
 
 
 def _notes(course: Course, indent: int | None = None) -> str:
@@ -83,12 +83,21 @@ def study(view: View) -> dict[str, Any]:
     return {
         "name": shown(view.name, _TEXT),
         "goal": goal(view.problem),
-        "state": said.state,
-        "headline": said.headline,
-        "sentences": said.sentences,
+        **said._asdict(),
         "facts": [fact._asdict() for fact in said.facts],
         "best": None if said.number is None else configuration(view, said.number),
-        "feasible": said.number is not None and view.stratum(said.number) == 1,
+        "feasible": view.best_number is not None,
+    }
+
+
+def line(view: View) -> dict[str, Any]:
+    """What the list of studies shows of one."""
+    times, best = [_moment(at) for course in view.courses for at in (course.began, course.ended)], view.best
+    return {
+        "goal": goal(view.problem),
+        "trials": len(view.courses),
+        "best": "" if best is None else measured(best.metrics.keys(), best.metrics.values()),
+        "updated": max(filter(None, times), default=None),
     }
 
 
@@ -98,10 +107,10 @@ def configuration(view: View, number: int) -> dict[str, Any]:
     parameters = [
         {
             "name": shown(name, _CELL),
-            "value": shown(_value(course.params[name]), _TEXT),
+            "value": shown(_cell(course.params[name]), _TEXT),
             "exact": shown(course.params[name], _TEXT),
             "range": shown(_range(parameter), _CELL),
-            "at": _number(float(course.x[i])) if not isinstance(parameter, Choice) else None,
+            "at": _cell(float(course.x[i])) if not isinstance(parameter, Choice) else None,
         }
         for i, (name, parameter) in enumerate(view.space.items())
         if name in course.params
@@ -122,8 +131,8 @@ def trial(view: View, number: int) -> dict[str, Any]:
         ("steps planned", course.total),
         ("checked", "every step" if pace and course.interval == 1 else pace),
         ("checks not paid", course.saved or None),
-        ("began", _moment(course.began)),
-        ("ended", _moment(course.ended)),
+        ("began", {"time": at} if (at := _moment(course.began)) else None),
+        ("ended", {"time": at} if (at := _moment(course.ended)) else None),
         ("worker", str(course.worker)),
     ]
     return {
@@ -150,23 +159,18 @@ def algorithms(view: View) -> str:
     return ", ".join([*(f"{part} {shown(kind, _CELL)}" for part, kind in kinds if kind), f"seed {view.identity.seed}"])
 
 
-def _value(value: Any) -> Any:
-    """A parameter's value in a cell."""
+def _cell(value: Any) -> Any:
+    """A value for a table: floats are rounded; what JSON or JavaScript cannot hold, such as NaN, is a text."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else str(value)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _EXACT:
         return value
-    return _number(value) if isinstance(value, float) else shown(value, _CELL)
+    return shown(value, _CELL)
 
 
-def _number(value: float | None, digits: int = 6) -> float | str | None:
-    """A number for JSON, rounded for a table; NaN and infinity become texts, which JSON lacks."""
-    if value is None:
-        return None
-    return float(f"{value:.{digits}g}") if math.isfinite(value) else str(value)
-
-
-def _moment(at: float) -> dict[str, float] | None:
+def _moment(at: float) -> float | None:
     """A time of day, in seconds; None if there is none, or if it is a simulation's."""
-    return {"time": round(at, 3)} if math.isfinite(at) and at > _SIMULATED else None
+    return round(at, 3) if _SIMULATED < at < math.inf else None
 
 
 def _range(parameter: Parameter) -> str:

@@ -1,29 +1,56 @@
-"""What a picture is made of: axes and marks, as plain data. Texts are raw; whoever draws them makes them safe."""
+"""What a picture is made of: axes and marks, as plain data. Texts are raw; whoever draws them makes them safe.
+
+A role has one colour, one symbol and one dash in every picture. The colours are of medium lightness, so that each has a
+contrast of at least 3:1 to white and to near-black, and the colour-blind can tell them apart (Okabe and Ito's blue,
+vermillion and green, with grey and two more).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fairway.errors import UsageError
 
 Role: TypeAlias = Literal["valid", "invalid", "not evaluated", "best", "limit", "failed", "plain", "other"]
-"""What a mark stands for; each role has its colour, symbol and dash everywhere (see `ink`)."""
+"""What a mark stands for."""
 Symbol: TypeAlias = Literal["circle", "cross", "ring", "star", "square", "triangle"]
 Dash: TypeAlias = Literal["solid", "dash", "dot"]
 Side: TypeAlias = Literal["x", "y"]
+
+
+class Look(NamedTuple):
+    """How a role is drawn."""
+
+    colour: str
+    symbol: Symbol
+    dash: Dash
+
+
+LOOK: dict[Role, Look] = {
+    "valid": Look("#0d7fc2", "circle", "solid"),
+    "invalid": Look("#d55e00", "cross", "dash"),
+    "not evaluated": Look("#858585", "ring", "dot"),
+    "best": Look("#009e73", "star", "solid"),
+    "limit": Look("#c2408c", "square", "dash"),
+    "failed": Look("#a3654f", "triangle", "dot"),
+    "plain": Look("#0d7fc2", "circle", "solid"),
+    "other": Look("#8a6fc7", "square", "dash"),
+}
+NAME, TICK = 60, 24  # letters, at most, of a title or a name, and of a tick
+_FEW_DECADES = 1.5  # a log axis that spans fewer has names between the powers of ten
 
 
 @dataclass(frozen=True)
 class Axis:
     """One side of a panel.
 
-    `categories` are the names of the places 0, 1, 2, ...; `ticks` are places with names of their own; `span` is the
-    range that is drawn, by default what the marks need; `whole` asks for whole numbers only.
+    `ticks` are places with names of their own, and `categories` the names of the places 0, 1, 2, ..., which become its
+    ticks; `span` is the range that is drawn, by default what the marks need; `whole` asks for whole numbers only.
     """
 
     title: str = ""
@@ -33,10 +60,10 @@ class Axis:
     span: tuple[float, float] | None = None
     whole: bool = False
 
-    @property
-    def named_ticks(self) -> Sequence[tuple[float, str]] | None:
-        """The places that have a name, categories among them; None if the axis is one of plain numbers."""
-        return self.ticks if self.categories is None else list(enumerate(self.categories))
+    def __post_init__(self) -> None:
+        if self.categories is not None:
+            object.__setattr__(self, "ticks", list(enumerate(self.categories)))
+            object.__setattr__(self, "span", self.span or (-0.6, len(self.categories) - 0.4))
 
     def hides(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which values (n,) cannot be drawn on it: those not finite, and on a log axis those not positive."""
@@ -44,31 +71,29 @@ class Axis:
 
 
 @dataclass(frozen=True, eq=False)
-class _Mark:
-    """The first two fields are coordinates: arrays of floats, checked once."""
+class Placed:
+    """A mark with places (n,): anything that numpy takes for numbers, kept as arrays of floats."""
 
-    def __post_init__(self) -> None:
-        names = [item.name for item in fields(self)[:2]]
-        for name in names:
-            object.__setattr__(self, name, np.asarray(getattr(self, name), np.float64).ravel())
-        parts = [getattr(self, name, None) for name in (*names, "hover", "labels")]
-        if len({len(part) for part in parts if part is not None}) > 1:
-            raise UsageError(f"{type(self).__name__}: {' and '.join(names)} and their texts are not of one length")
-
-
-@dataclass(frozen=True, eq=False)
-class _Placed(_Mark):
-    x: ArrayLike
-    y: ArrayLike
+    x: Any
+    y: Any
     name: str = ""
     role: Role = "plain"
     opacity: float = field(default=1.0, kw_only=True)
-    hover: Sequence[str] | None = field(default=None, kw_only=True)  # a text for each point, shown when pointed at
+    labels: Sequence[str] | None = field(default=None, kw_only=True)  # written beside each place
+    hover: Sequence[str] | None = field(default=None, kw_only=True)  # shown when pointed at
+
+    def __post_init__(self) -> None:
+        for side in ("x", "y"):
+            object.__setattr__(self, side, np.asarray(getattr(self, side), np.float64).ravel())
+        for name in ("symbol", "dash"):
+            object.__setattr__(self, name, getattr(self, name, None) or getattr(LOOK[self.role], name))
+        if len({len(part) for part in (self.x, self.y, self.labels, self.hover) if part is not None}) > 1:
+            raise UsageError(f"{type(self).__name__}: x and y and their texts are not of one length")
 
 
 @dataclass(frozen=True, eq=False)
-class Line(_Placed):
-    """A line through points (n,); it breaks where one is NaN. With `step` it stays level until the next point."""
+class Line(Placed):
+    """A line through its places; it breaks where one is NaN. With `step` it stays level until the next one."""
 
     dash: Dash | None = None  # by default the role's
     step: bool = False
@@ -76,33 +101,23 @@ class Line(_Placed):
 
 
 @dataclass(frozen=True, eq=False)
-class Points(_Placed):
-    """Points (n,)."""
+class Points(Placed):
+    """A point at each place."""
 
     symbol: Symbol | None = None  # by default the role's
     size: float = 6.0
 
-
-@dataclass(frozen=True, eq=False)
-class Bars(_Mark):
-    """Bars (n,) at places of the y axis, each of a length; two of one panel should not share a place."""
-
-    at: ArrayLike
-    length: ArrayLike
-    name: str = ""
-    role: Role = "plain"
-    opacity: float = 1.0
-    labels: Sequence[str] | None = None  # written at their ends
-    hover: Sequence[str] | None = None
+    @property
+    def is_filled(self) -> bool:
+        return self.symbol in ("circle", "star")
 
 
-@dataclass(frozen=True, eq=False)
-class Words(_Mark):
-    """Texts (n,) written above their places."""
+class Bars(Placed):
+    """Bars of lengths x at places y, with labels at their ends; two of one panel should not share a place."""
 
-    x: ArrayLike
-    y: ArrayLike
-    labels: Sequence[str]
+
+class Words(Placed):
+    """Labels, written above their places."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +128,9 @@ class Limit:
     label: str = ""
     along: Side = "y"
     allowed: Literal["below", "above"] | None = None
-    role: Role = "limit"
 
 
-Mark: TypeAlias = Line | Points | Bars | Words | Limit
+Mark: TypeAlias = Placed | Limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +143,6 @@ class Panel:
     note: str = ""
 
     def axis(self, side: Side) -> Axis:
-        """One of its axes."""
         return self.x if side == "x" else self.y
 
     def allowed(self, mark: Limit) -> tuple[float, float] | None:
@@ -142,13 +155,26 @@ class Panel:
         axis = self.axis(side)
         if axis.span is not None:
             return axis.span
-        marks = [np.asarray(getattr(mark, side)) for mark in self.marks if isinstance(mark, Line | Points)]
-        marks += [np.array([mark.value]) for mark in self.marks if isinstance(mark, Limit) and mark.along == side]
-        values = np.concatenate([*marks, np.ones(0)])
+        marks = [getattr(mark, side) for mark in self.marks if isinstance(mark, Line | Points)]
+        limits = [mark.value for mark in self.marks if isinstance(mark, Limit) and mark.along == side]
+        values = np.concatenate([*marks, limits])
         values = values[~axis.hides(values)]
         return (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
 
-    def decades(self, side: Side) -> float:
-        """How many powers of ten a log axis spans."""
+    def every(self, side: Side) -> int:
+        """How many powers of ten a log axis goes from name to name; 0 if it needs names between them."""
         low, high = self.ends(side)
-        return float(np.log10(high) - np.log10(low)) if self.axis(side).log else 0.0
+        decades = float(np.log10(high) - np.log10(low))
+        return 0 if decades < _FEW_DECADES else max(1, round(decades / 6))
+
+
+def legend(panels: Sequence[Panel]) -> dict[str, Placed]:
+    """What a legend explains: each name, with the first mark that has it."""
+    marks = [mark for panel in panels for mark in panel.marks if isinstance(mark, Placed) and mark.name]
+    return {mark.name: mark for mark in reversed(marks)}
+
+
+def grid(panels: int) -> tuple[int, int]:
+    """The rows and columns in which panels are arranged."""
+    columns = min(panels, 3) if panels != 4 else 2  # noqa: PLR2004
+    return (-(-panels // columns), columns) if panels else (1, 1)

@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from fairway.errors import MissingDependency
 from fairway.report.chart import Chart
@@ -26,18 +27,7 @@ from fairway.report.charts.parameters import importance, parallel, slices
 from fairway.report.view import View
 from fairway.study import Study
 
-__all__ = [
-    "best",
-    "curves",
-    "drawn",
-    "importance",
-    "intervals",
-    "limits",
-    "parallel",
-    "regret",
-    "slices",
-    "spending",
-]
+__all__ = ["best", "curves", "drawn", "importance", "intervals", "limits", "parallel", "regret", "slices", "spending"]
 _QUICK: tuple[Callable[[View], Chart], ...] = (best, limits, curves, spending, regret, intervals, slices, parallel)
 
 
@@ -51,10 +41,9 @@ def drawn(study: Study | View, *, quick: bool = False, slow: bool = False) -> li
     >>> plots.drawn(fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0))
     []
     """
-    view, charts = View.of(study), list[Chart]()
-    for make in (*(() if slow else _QUICK), *(() if quick else (importance,))):
-        try:
-            charts.append(make(view))
-        except MissingDependency:  # of importance; a report does without
-            continue
+    view = View.of(study)
+    charts = [] if slow else [chart(view) for chart in _QUICK]
+    if not quick:
+        with suppress(MissingDependency):  # a report does without
+            charts.append(importance(view))
     return [chart for chart in charts if not chart.is_empty]

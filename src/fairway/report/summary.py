@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
 from fairway import feasibility
@@ -34,11 +34,6 @@ class Summary(NamedTuple):
     facts: tuple[Fact, ...]
     state: State
     number: int | None
-
-    @property
-    def text(self) -> str:
-        """All of it, as one paragraph."""
-        return " ".join((self.headline, *self.sentences))
 
 
 def summarize(view: View) -> Summary:
@@ -78,51 +73,55 @@ class _Teller:
         self.broken = [k for k in self.measured if STRATA[view.stratum(k) or 0] == "invalid"]
         self.best = view.best_number
         self.subject = self._first(self.broken) if self.best is None else self.best
-        self.paid, self.saved = (sum(getattr(one, name) for one in view.courses) for name in ("checks", "saved"))
+        sums = ("checks", "saved", "train_ns", "check_ns")
+        self.paid, saved, train_ns, check_ns = (sum(getattr(one, name) for one in view.courses) for name in sums)
+        self.training, self.checks = train_ns / 1e9, check_ns / 1e9
+        self.possible = self.paid + saved if self.constraints else 0
+        words = {"stopped": "stopped early"}
+        self.tally = ", ".join(f"{n:,} {words.get(status, status)}" for status, n in self.counts.items() if n)
+        self.failure = shown(view.ledger.last_failure, _LONG).rstrip(".")
 
     def _first(self, numbers: Iterable[int]) -> int | None:
         """Of some trials, the one that comes first in the order of all."""
         return min(numbers, key=lambda k: feasibility.standing(self.problem, self.measured[k]), default=None)
 
     def tell(self) -> Summary:
-        headline, *sentences = (sentence for sentence in (*self._answer(), *self._costs(), self._end()) if sentence)
+        headline, *sentences = filter(None, (*self._answer(), *self._costs(), self._end()))
         return Summary(headline, tuple(sentences), tuple(self._facts()), self.state, self.subject)
 
-    def _answer(self) -> list[str]:
+    def _answer(self) -> Iterator[str]:
         if self.best is not None:
             within = f" within {self.the_limits}" if self.constraints else ""
-            return [
-                f"The best model{within} is {self._found(self.best)}.",
-                *self._distances(self.best),
-                self._without(),
-            ]
-        if not self.trials:
-            return ["No trial has begun yet.", "Run the study, and what it finds is shown here."]
-        if self.counts["failed"] == self.trials:
+            yield f"The best model{within} is {self._found(self.best)}."
+            yield from map(distance, self.constraints, self.measured[self.best].values)
+            yield self._without()
+        elif not self.trials:
+            yield "No trial has begun yet."
+            yield "Run the study, and what it finds is shown here."
+        elif self.counts["failed"] == self.trials:
             many = "The only trial" if self.trials == 1 else f"All {self.trials:,} trials"
-            return [
-                f"{many} failed, so there is nothing to compare.",
-                f"The last one, {shown(self.view.ledger.last_failure, _LONG).rstrip('.')}.",
-                "Fix the error and run the study again; it resumes.",
-            ]
-        if self.subject is not None:
-            return [
-                f"No model within {self.the_limits} was found{' yet' if self.state == 'running' else ''}.",
-                f"The closest is {self._found(self.subject)}.",
-                *self._distances(self.subject),
-                self._advice(),
-                self._without(),
-            ]
-        unknown = self._first(self.measured)
-        if unknown is None:
-            return ["Nothing was measured yet."]
-        folds = self.measured[unknown].provisional
-        advice = "run trials to their end, or check at every step, with stopper=Pilot(interval=1)"
-        return [
-            f"No model is known to be within {self.the_limits}: {self._unmeasured(folds)}.",
-            f"The best so far, ignoring {self.the_limits}, is {self._found(unknown)}.",
-            f"What helps: {'run the folds that are missing' if folds else advice}.",
-        ]
+            yield f"{many} failed, so there is nothing to compare."
+            yield f"The last one, {self.failure}."
+            yield "Fix the error and run the study again; it resumes."
+        elif self.subject is not None:
+            yield f"No model within {self.the_limits} was found{' yet' if self.state == 'running' else ''}."
+            yield f"The closest is {self._found(self.subject)}."
+            yield from map(distance, self.constraints, self.measured[self.subject].values)
+            yield f"What helps: more trials, a wider space, or a looser limit: {self._worst()} violate it."
+            yield self._without()
+        elif (unknown := self._first(self.measured)) is None:
+            yield "Nothing was measured yet."
+        else:
+            why, advice = "some folds are missing", "run the folds that are missing"
+            if not self.measured[unknown].provisional:
+                columns = zip(*(checkpoint.values for checkpoint in self.measured.values()), strict=True)
+                never = zip(self.constraints, columns, strict=True)
+                names = [named(one.metric) for one, values in never if set(values) == {None}]
+                why = f"{_were(names)} never checked" if names else "no trial was checked against all of them"
+                advice = "run trials to their end, or check at every step, with stopper=Pilot(interval=1)"
+            yield f"No model is known to be within {self.the_limits}: {why}."
+            yield f"The best so far, ignoring {self.the_limits}, is {self._found(unknown)}."
+            yield f"What helps: {advice}."
 
     def _found(self, k: int) -> str:
         """A trial and what it measured."""
@@ -131,18 +130,12 @@ class _Teller:
         if checkpoint.of > 1:
             of = f" of {checkpoint.of}" if checkpoint.provisional else ""
             found += f" (the mean of {checkpoint.folds}{of} folds)"
-        known = [(one, value) for one, value in self._pairs(checkpoint) if value is not None]
-        return ", ".join([found, *(_beside(one, value) for one, value in known)])
+        pairs = zip(self.constraints, checkpoint.values, strict=True)
+        return ", ".join([found, *(_beside(one, value) for one, value in pairs if value is not None)])
 
     def _where(self, k: int, checkpoint: Checkpoint) -> str:
         steps = checkpoint.step > 1 or self.view.courses[k].steps > 1
         return f"trial {k:,} at step {checkpoint.step:,}" if steps else f"trial {k:,}"
-
-    def _pairs(self, checkpoint: Checkpoint) -> list[tuple[Constraint, float | None]]:
-        return list(zip(self.constraints, checkpoint.values, strict=True))
-
-    def _distances(self, k: int) -> list[str]:
-        return [distance(one, value) for one, value in self._pairs(self.measured[k])]
 
     def _without(self) -> str:
         """The best objective of all, where it is better than that within the limits."""
@@ -153,79 +146,60 @@ class _Teller:
         if self.subject is not None and sign * peak.objective >= sign * self.measured[self.subject].objective:
             return f"No trial did better without {self.the_limits}." if self.best is not None else ""
         text = f"Without {self.the_limits}, {self._where(k, peak)} reached {self.objective} {number(peak.objective)}"
-        known = [(one, value) for one, value in self._pairs(peak) if value is not None]
-        broken = [_beside(one, value) for one, value in known if feasibility.excess(one, value) > 0]
+        pairs = list(zip(self.constraints, peak.values, strict=True))
+        broken = [_beside(one, value) for one, value in pairs if value is not None and feasibility.excess(one, value)]
+        names = [named(one.metric) for one, value in pairs if value is None]
         if broken:
             return f"{text}, but {' and '.join(broken)}."
-        names = [named(one.metric) for one, value in self._pairs(peak) if value is None]
         return f"{text}, where {_were(names)} not checked." if names else f"{text}."
 
-    def _advice(self) -> str:
-        """What to do where nothing is feasible: which constraint is violated most often."""
+    def _worst(self) -> str:
+        """How many trials violate the constraint that is violated most often."""
         tallies = []
         for i, one in enumerate(self.constraints):
             values = [value for k in self.broken if (value := self.measured[k].values[i]) is not None]
             over = sum(feasibility.excess(one, value) > 0 for value in values)
             tallies.append((over, f"{over:,} of the {counted(len(values), 'trial')} that measured {named(one.metric)}"))
-        _, worst = max(tallies, key=lambda tally: tally[0])
-        return f"What helps: more trials, a wider space, or a looser limit: {worst} violate it."
+        return max(tallies, key=lambda tally: tally[0])[1]
 
-    def _unmeasured(self, folds: bool) -> str:
-        if folds:
-            return "some folds are missing"
-        columns = zip(*(checkpoint.values for checkpoint in self.measured.values()), strict=True)
-        never = zip(self.constraints, columns, strict=True)
-        names = [named(one.metric) for one, values in never if all(value is None for value in values)]
-        return f"{_were(names)} never checked" if names else "no trial was checked against all of them"
-
-    def _tally(self) -> str:
-        """How many trials have each status."""
-        words = {"stopped": "stopped early"}
-        return ", ".join(f"{n:,} {words.get(status, status)}" for status, n in self.counts.items() if n)
-
-    def _costs(self) -> list[str]:
-        if not self.trials:
-            return []
-        told, possible = [f"{counted(self.trials, 'trial')}: {self._tally()}."], self.paid + self.saved
-        if possible and self.constraints:
-            told.append(
-                f"{self.paid:,} of {possible:,} possible checks were paid for ({percent(self.paid / possible)})."
+    def _costs(self) -> Iterator[str]:
+        if self.trials:
+            yield f"{counted(self.trials, 'trial')}: {self.tally}."
+        if self.possible:
+            share = percent(self.paid / self.possible)
+            yield f"{self.paid:,} of {self.possible:,} possible checks were paid for ({share})."
+        if self.training + self.checks > 0:
+            left, checks = (
+                self.view.ledger.train_saved_ns / 1e9,
+                f", checks {duration(self.checks)}" if self.paid else "",
             )
-        names = ("train_ns", "check_ns")
-        training, checks = (sum(getattr(one, name) for one in self.view.courses) / 1e9 for name in names)
-        if training + checks > 0:
-            spent = f"Training took {duration(training)}" + (f", checks {duration(checks)}" if self.paid else "")
-            left = self.view.ledger.train_saved_ns / 1e9
-            told.append(spent + (f"; stopping early saved about {duration(left)} of training." if left > 0 else "."))
+            saved = f"; stopping early saved about {duration(left)} of training" if left > 0 else ""
+            yield f"Training took {duration(self.training)}{checks}{saved}."
         if 0 < self.counts["failed"] < self.trials:
-            told.append(f"The last failure: {shown(self.view.ledger.last_failure, _LONG).rstrip('.')}.")
-        return told
+            yield f"The last failure: {self.failure}."
 
     def _end(self) -> str:
-        verdicts, running = self.view.verdicts, self.counts["running"]
-        last = ""
-        if verdicts:
-            last = f" The terminator after {verdicts[-1].finished:,} trials: {shown(verdicts[-1].reason, _LONG)}."
         if self.state == "ended":
             return f"The last run ended because {shown(self.view.ended, _LONG).rstrip('.')}."
+        running, last = self.counts["running"], ""
+        if self.view.verdicts:
+            verdict = self.view.verdicts[-1]
+            last = f" The terminator after {verdict.finished:,} trials: {shown(verdict.reason, _LONG)}."
         if self.state == "running":
             return f"The study is still running.{last}"
         lost = f", and {counted(running, 'trial')} did not end" if running else ""
         return f"Nobody works on the study now{lost}; run it again and it resumes.{last}"
 
-    def _facts(self) -> list[Fact]:
-        facts, possible = [], self.paid + self.saved
+    def _facts(self) -> Iterator[Fact]:
         if self.subject is not None:
-            note = (
-                "the closest" if self.best is None else f"best within {self.the_limits}" if self.constraints else "best"
-            )
-            value = number(self.measured[self.subject].objective)
-            facts.append(Fact(self.objective, value, note, "" if self.best is None else "best"))
-            facts += [_fact(one, value) for one, value in self._pairs(self.measured[self.subject])]
-        facts.append(Fact("trials", f"{self.trials:,}", self._tally()))
-        if possible and self.constraints:
-            facts.append(Fact("checks paid", percent(self.paid / possible), f"{self.paid:,} of {possible:,}"))
-        return facts
+            checkpoint, note, role = self.measured[self.subject], "the closest", ""
+            if self.best is not None:
+                note, role = f"best within {self.the_limits}" if self.constraints else "best", "best"
+            yield Fact(self.objective, number(checkpoint.objective), note, role)
+            yield from map(_fact, self.constraints, checkpoint.values)
+        yield Fact("trials", f"{self.trials:,}", self.tally)
+        if self.possible:
+            yield Fact("checks paid", percent(self.paid / self.possible), f"{self.paid:,} of {self.possible:,}")
 
 
 def _beside(constraint: Constraint, value: float) -> str:

@@ -15,7 +15,7 @@ from string import Template
 from typing import Any
 
 from fairway.errors import MissingDependency
-from fairway.report.ink import LOOK
+from fairway.report.marks import LOOK, Role
 
 
 def fill(template: str, *, raw: Mapping[str, str] | None = None, **texts: str) -> str:
@@ -30,7 +30,7 @@ def fill(template: str, *, raw: Mapping[str, str] | None = None, **texts: str) -
 
 def page(kind: str, main: str, *, title: str, data: Any = None, footer: str = "", home: bool = True, **raw: str) -> str:
     """A whole page around its main part; `style`, `scripts`, `policy` and `crumb` are HTML, all others are texts."""
-    raw = {"policy": "", "style": f"<style>{style()}</style>", "scripts": "", "crumb": ""} | raw
+    raw = {"policy": "", "style": f"<style>{asset('style.css')}</style>", "scripts": "", "crumb": ""} | raw
     raw |= {"main": main, "data": script(data), "home": ' href="/"' if home else ""}
     raw["nav"] = "" if kind in ("report", "study") else " hidden"
     return fill("page.html", page=kind, title=title, footer=footer, raw=raw)
@@ -59,16 +59,10 @@ def script(data: Any) -> str:
 
 @cache
 def asset(name: str) -> str:
-    """The text of a file in `assets`."""
-    return (resources.files("fairway.report") / "assets" / name).read_text(encoding="utf-8")
-
-
-@cache
-def style() -> str:
-    """The style sheet, with the colours of the charts."""
-    roles = {"valid": "valid", "invalid": "invalid", "not evaluated": "unknown", "best": "best"}
-    ink = " ".join(f"--{short}: {LOOK[role].colour};" for role, short in roles.items())  # type: ignore[index]
-    return asset("style.css").replace("/*INK*/", ink)
+    """The text of a file in `assets`; the style sheet has the colours of the charts."""
+    text = (resources.files("fairway.report") / "assets" / name).read_text(encoding="utf-8")
+    roles: dict[Role, str] = {"valid": "valid", "invalid": "invalid", "not evaluated": "unknown", "best": "best"}
+    return text.replace("/*INK*/", " ".join(f"--{short}: {LOOK[role].colour};" for role, short in roles.items()))
 
 
 def plotly() -> str:

@@ -170,20 +170,14 @@ class View:
 def _curve(problem: Problem, batches: Sequence[Reported]) -> Curve:
     """One trial's batches, joined; a check that was paid late joins the row of its step."""
     names = ("step", "objective", "values", "train_ns", "check_ns")
-    step, objective, values, train_ns, check_ns = (
-        np.concatenate([getattr(batch, name) for batch in batches]) for name in names
-    )
+    columns = [np.concatenate([getattr(batch, name) for batch in batches]) for name in names]
+    step, _, values, train_ns, check_ns = columns
     for row in np.flatnonzero(train_ns < 0):
-        at = np.flatnonzero((step == step[row]) & (train_ns >= 0))
-        if len(at):
-            paid = check_ns[row] >= 0
-            values[at[-1], paid], check_ns[at[-1], paid] = values[row, paid], check_ns[row, paid]
-    kept = train_ns >= 0
-    if not kept.any():  # told without a loop
-        kept[:] = True
-    step, objective, values, train_ns, check_ns = (
-        column[kept] for column in (step, objective, values, train_ns, check_ns)
-    )
+        paid = check_ns[row] >= 0
+        for at in np.flatnonzero((step == step[row]) & (train_ns >= 0))[-1:]:
+            values[at, paid], check_ns[at, paid] = values[row, paid], check_ns[row, paid]
+    kept = train_ns >= 0 if (train_ns >= 0).any() else slice(None)  # none is where it was told without a loop
+    step, objective, values, train_ns, check_ns = (column[kept] for column in columns)
     paid = check_ns >= 0
     amount = feasibility.violations(problem, values, paid)
     stratum = np.where(np.isnan(amount), 0, np.where(amount == 0.0, 1, 2))

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from numbers import Integral
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairway.errors import UsageError
 from fairway.report.chart import Axis, Chart, Limit, Line, Panel, Points
@@ -36,7 +35,7 @@ def curves(study: Study | View, trials: Collection[int] | None = None) -> Chart:
     >>> plots.curves(study, trials=[0, 1]).caption
     'Each line is a trial. A square is where one was stopped. 2 of 10 trials.'
     """
-    rows = Rows.of(study)
+    rows = Rows(study)
     view, title = rows.view, "Learning curves"
     if trials is not None and not all(isinstance(k, Integral) for k in trials):
         raise UsageError(f"trials={trials!r}: numbers of trials are expected, such as [0, 7]")
@@ -45,20 +44,18 @@ def curves(study: Study | View, trials: Collection[int] | None = None) -> Chart:
     if not any(len(curve.step) > 1 for curve in found.values()):
         return empty("curves", title, "no trial has reported more than one step")
     marks = [mark for place in LAYERS for mark in _layer(rows, found, place)]
-    stopped = [k for k in found if view.courses[k].status == "stopped"]
+    stopped = {k: curve for k, curve in found.items() if view.courses[k].status == "stopped"}
     if stopped:
-        x, y = ([float(getattr(found[k], column)[-1]) for k in stopped] for column in ("step", "objective"))
-        hover = [f"trial {k} stopped at step {found[k].step[-1]}\n{view.courses[k].reason}" for k in stopped]
+        x, y = np.transpose([(curve.step[-1], curve.objective[-1]) for curve in stopped.values()])
+        hover = [f"trial {k} stopped at step {one.step[-1]}\n{view.courses[k].reason}" for k, one in stopped.items()]
         marks.append(Points(x, y, "stopped", "other", size=7, hover=hover))
     kept: list[float] = []
-    if rows.best in found:
-        checkpoint = view.courses[rows.best].checkpoint
-        assert checkpoint is not None
+    if rows.best in found and (checkpoint := view.courses[rows.best].checkpoint):
         kept = [checkpoint.objective]
-        marks.append(rows.star(np.array([checkpoint.step]), np.array(kept)))
-    last = np.array([curve.step[-1] for curve in found.values()])
-    log = last.max() >= _LONG and np.median(last) <= last.max() / _EARLY and min(c.step[0] for c in found.values()) > 0
-    ends = np.array([curve.objective[[0, -1]] for curve in found.values()]).ravel()
+        marks.append(rows.star(rows.best, checkpoint.step, checkpoint.objective))
+    first, last = np.transpose([curve.step[[0, -1]] for curve in found.values()])
+    log = last.max() >= _LONG and np.median(last) <= last.max() / _EARLY and first.min() > 0
+    ends = np.ravel([curve.objective[[0, -1]] for curve in found.values()])
     panel = Panel(Axis("step", log=bool(log)), Axis(rows.metric, span=span(ends, kept)), marks)
     caption = f"Each line is a trial{', coloured by its constraints' if view.problem.constraints else ''}."
     caption += " A square is where one was stopped." if stopped else ""
@@ -72,36 +69,33 @@ def _chosen(rows: Rows) -> list[int]:
     """The best trials, those that run, and an even share of the others."""
     order = rows.finished[rows.view.ledger.history().order]
     chosen = {*order[:_BEST].tolist(), *list(rows.view.ledger.running)[: _TRIALS // 4]}
-    rest = np.array([k for k in range(len(rows.objective)) if k not in chosen], np.int64)
-    return sorted(chosen | set(rest[thinned(len(rest), _TRIALS - len(chosen))].tolist()))
+    rest = np.setdiff1d(np.arange(len(rows.objective)), list(chosen))
+    return sorted(chosen.union(rest[thinned(len(rest), _TRIALS - len(chosen))].tolist()))
 
 
 def _layer(rows: Rows, found: Mapping[int, Curve], place: int) -> list[Mark]:
     """The reports of one stratum: a line of pieces, each leading to a report from the one before, and points."""
-    pieces: list[NDArray[np.float64]] = []
-    dots: list[NDArray[np.float64]] = []
-    hover: list[str] = []
-    dots_hover: list[str] = []
+    lines: list[tuple[float, float, str]] = []
+    dots: list[tuple[float, float, str]] = []
     for k, curve in found.items():
-        points, here = np.column_stack([curve.step, curve.objective]), curve.stratum == place
-        texts = [f"trial {k}, step {step:.0f}\n{rows.metric} {number(y)}" for step, y in points.tolist()]
-        edges = np.flatnonzero(np.diff(np.concatenate([[False], here, [False]]).astype(np.int8)))
+        reports = [
+            (step, y, f"trial {k}, step {step}\n{rows.metric} {number(y)}")
+            for step, y in zip(curve.step.tolist(), curve.objective.tolist(), strict=True)
+        ]
+        here = curve.stratum == place
+        edges = np.flatnonzero(np.diff(here, prepend=False, append=False))
         for first, end in edges.reshape(-1, 2).tolist():
-            start = max(first - 1, 0)
-            pieces += [points[start:end], np.full((1, 2), np.nan)]
-            hover += [*texts[start:end], ""]
-        if place or len(points) == 1:
-            dots.append(points[here])
-            dots_hover += [text for text, inside in zip(texts, here, strict=True) if inside]
-    if not pieces:
-        return []
+            lines += [*reports[max(first - 1, 0) : end], (np.nan, np.nan, "")]
+        if place or len(reports) == 1:
+            dots += [reports[i] for i in np.flatnonzero(here)]
     limits, role = bool(rows.view.problem.constraints), STRATA[place]
-    name = role if limits else "running"
-    x, y = np.concatenate(pieces).T
-    marks: list[Mark] = [Line(x, y, name, role, "solid", width=1.1, opacity=0.6 if place else 0.45, hover=hover)]
-    if limits and dots_hover:
-        x, y = np.concatenate(dots).T
-        marks.append(Points(x, y, name, role, size=4.5, opacity=0.9, hover=dots_hover))
+    name, marks = role if limits else "running", list[Mark]()
+    if lines:
+        x, y, hover = zip(*lines, strict=True)
+        marks.append(Line(x, y, name, role, "solid", width=1.1, opacity=0.6 if place else 0.45, hover=hover))
+    if limits and dots:
+        x, y, hover = zip(*dots, strict=True)
+        marks.append(Points(x, y, name, role, size=4.5, opacity=0.9, hover=hover))
     return marks
 
 
@@ -110,12 +104,8 @@ def one_curve(view: View, k: int) -> list[Chart]:
     curve = view.curves([k]).get(k)
     if curve is None:
         return []
-    problem, checkpoint, thin = view.problem, view.courses[k].checkpoint, curve.thinned(_MORE)
-    stands = (None,) * len(problem.metrics) if checkpoint is None else (checkpoint.objective, *checkpoint.values)
-    panels = []
-    for i, (metric, values, at) in enumerate(
-        zip(problem.metrics, (thin.objective, *thin.values.T), stands, strict=True)
-    ):
+    problem, checkpoint, thin, panels = view.problem, view.courses[k].checkpoint, curve.thinned(_MORE), []
+    for i, (metric, values) in enumerate(zip(problem.metrics, (thin.objective, *thin.values.T), strict=True)):
         marks: list[Mark] = [Line(thin.step, values, role="not evaluated", dash="solid", width=1.0, opacity=0.5)]
         for place, role in enumerate(STRATA):
             here = thin.stratum == place
@@ -124,8 +114,9 @@ def one_curve(view: View, k: int) -> list[Chart]:
                 marks.append(Points(thin.step[here], values[here], name, role, size=4.5))
         if i:
             marks.append(Limit(problem.constraints[i - 1].threshold, bound(problem.constraints[i - 1])))
+        at = None if checkpoint is None else (checkpoint.objective, *checkpoint.values)[i]
         if checkpoint is not None and at is not None:
-            marks.append(Points([checkpoint.step], [at], "stands for the trial", "best", size=13.0))
+            marks.append(Points(checkpoint.step, at, "stands for the trial", "best", size=13.0))
         panels.append(Panel(Axis("step", whole=True), Axis(named(metric)), marks))
     some = f"{len(thin.step):,} of its " if len(thin.step) < len(curve.step) else ""
     caption = f"{some}{counted(len(curve.step), 'report')}, over {duration(float(curve.seconds[-1]))}."

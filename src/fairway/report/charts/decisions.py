@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fairway.engine.events import Status
 from fairway.interval import threshold
-from fairway.problem import Constraint
 from fairway.report.chart import Axis, Bars, Chart, Limit, Line, Panel, Points
 from fairway.report.charts.rows import MOST, Rows, empty, thinned
 from fairway.report.marks import Mark, Role
@@ -24,11 +25,13 @@ from fairway.text import counted, duration, named, number, shown, unit
 
 _REASONS = 8  # kinds of them that have a bar of their own
 _VERDICTS = 1500  # that are drawn
-_PACES: tuple[tuple[str, Role], ...] = (
-    ("checks at every step", "valid"),
-    ("checks once, at the end", "invalid"),
-    ("checks at times", "other"),
-)
+_PALE = 0.4  # the opacity of a bar that is an estimate
+_ENDINGS: dict[Status, Role] = {"completed": "valid", "stopped": "other", "failed": "failed"}
+_PACES: dict[str, Role] = {
+    "checks at every step": "valid",
+    "checks once, at the end": "invalid",
+    "checks at times": "other",
+}
 
 
 class _Bar(NamedTuple):
@@ -54,75 +57,65 @@ def spending(study: Study | View) -> Chart:
     ended = [course for course in view.courses if course.status != "running"]
     if not ended:
         return empty("spending", title, "no trial has ended yet")
-    check = sum(course.check_ns for course in ended) / 1e9
-    checks, saved = sum(course.checks for course in ended), sum(course.saved for course in ended)
-    kinds: tuple[tuple[str, Role], ...] = (("completed", "valid"), ("stopped", "other"), ("failed", "failed"))
-    spent: list[tuple[str, float, Role]] = [
-        (f"training, {status}", sum(course.train_ns for course in ended if course.status == status) / 1e9, role)
-        for status, role in kinds
+    check, paid, saved = (sum(getattr(course, name) for course in ended) for name in ("check_ns", "checks", "saved"))
+    trained = {status: sum(course.train_ns for course in ended if course.status == status) for status in _ENDINGS}
+    spent: list[tuple[str, float, Role, float]] = [
+        *((f"training, {status}", trained[status], role, 1.0) for status, role in _ENDINGS.items()),
+        (f"checks: {paid:,} paid", check, "limit", 1.0),
+        ("training saved", view.ledger.train_saved_ns, "other", _PALE),
+        (f"checks: {saved:,} saved", saved * check / max(paid, 1), "limit", _PALE),
     ]
-    spent.append((f"checks: {checks:,} paid", check, "limit"))
-    kept: list[tuple[str, float, Role]] = [
-        ("training saved", view.ledger.train_saved_ns / 1e9, "other"),
-        (f"checks: {saved:,} saved", saved * check / checks if checks else 0.0, "limit"),
-    ]
-    total, gained = (sum(seconds for _, seconds, _ in bars) for bars in (spent, kept))
-    size, name = unit(max(seconds for _, seconds, _ in spent + kept))
+    total, gained = (sum(ns for _, ns, _, opacity in spent if opacity == shade) / 1e9 for shade in (1.0, _PALE))
+    size, name = unit(max(ns for _, ns, _, _ in spent) / 1e9)
     bars = [
-        _Bar(text, seconds / size, duration(seconds), role, opacity)
-        for group, opacity in ((spent, 1.0), (kept, 0.4))
-        for text, seconds, role in group
-        if seconds > 0
+        _Bar(text, ns / 1e9 / size, duration(ns / 1e9), role, opacity) for text, ns, role, opacity in spent if ns > 0
     ]
     endings = _endings(view)
-    panels = [_panel(Axis(name), bars)] if bars else []
-    panels.append(_panel(Axis("trials", whole=True), endings))
+    panels = [_panel(name, bars)] if bars else []
+    panels.append(_panel("trials", endings, whole=True))
     caption = f"{duration(total)} of training and checks in {counted(len(ended), 'trial')}"
     caption += f"; about {duration(gained)} saved (pale bars: estimates, at the pace of each trial)" if gained else ""
     return Chart("spending", title, f"{caption}.", panels, height=130 + 30 * max(len(bars), len(endings)))
 
 
-def _panel(axis: Axis, bars: list[_Bar]) -> Panel:
+def _panel(title: str, bars: list[_Bar], *, whole: bool = False) -> Panel:
     """Bars with their names, the first at the top."""
     marks = [
-        Bars([i], [bar.length], "", bar.role, bar.opacity, [bar.label], [f"{bar.text}\n{bar.label}"])
+        Bars(bar.length, i, "", bar.role, opacity=bar.opacity, labels=[bar.label], hover=[f"{bar.text}\n{bar.label}"])
         for i, bar in enumerate(reversed(bars))
     ]
-    x = Axis(axis.title, whole=axis.whole, span=(0.0, 1.2 * max(bar.length for bar in bars)))
+    x = Axis(title, whole=whole, span=(0.0, 1.2 * max(bar.length for bar in bars)))
     return Panel(x, Axis(categories=[bar.text for bar in reversed(bars)]), marks)
 
 
 def _endings(view: View) -> list[_Bar]:
     """How many trials ended how: completed, stopped for which kind of reason, failed."""
     kinds = Counter(reason_kind(view, course.reason) for course in view.courses if course.status == "stopped")
-    common, counts = kinds.most_common(_REASONS), view.counts
+    common = kinds.most_common(_REASONS)
     rest = kinds.total() - sum(n for _, n in common)
     ended: list[tuple[tuple[str, Role], int]] = [
-        (("completed", "valid"), counts["completed"]),
+        (("completed", "valid"), view.counts["completed"]),
         *common,
         (("stopped otherwise", "other"), rest),
-        (("failed", "failed"), counts["failed"]),
+        (("failed", "failed"), view.counts["failed"]),
     ]
     return [_Bar(text, n, f"{n:,}", role) for (text, role), n in ended if n]
 
 
 def reason_kind(view: View, reason: str) -> tuple[str, Role]:
     """What kind of reason a sentence gives: the referee, a run and a simulation each write theirs in one way."""
-    broken = [constraint for constraint in view.problem.constraints if _says(reason, constraint)]
+    broken = []
+    for one in view.problem.constraints:
+        violated = f"{one.breach} {one.threshold:g}"
+        if re.search(rf"{re.escape(one.metric)} \S+ {re.escape(violated)}", reason):
+            broken.append(f"{named(one.metric)} {violated}")
     if broken:
-        return " and ".join(f"{named(one.metric)} {one.breach} {one.threshold:g}" for one in broken), "invalid"
+        return " and ".join(broken), "invalid"
     if reason.startswith(f"{view.problem.objective.metric} "):
         return f"behind in {named(view.problem.objective.metric)}", "not evaluated"
     if "timeout" in reason or "budget" in reason:
         return "out of time", "other"
     return named(reason) or "stopped", "other"
-
-
-def _says(reason: str, constraint: Constraint) -> bool:
-    """Whether a sentence says of a constraint that it is violated."""
-    _, found, after = reason.partition(f"{constraint.metric} ")
-    value, _, rest = after.partition(" ")
-    return bool(found and value) and rest.startswith(f"{constraint.breach} {constraint.threshold:g}")
 
 
 def intervals(study: Study | View) -> Chart:
@@ -134,7 +127,7 @@ def intervals(study: Study | View) -> Chart:
     >>> plots.intervals(study).caption
     'No trial said how many steps it would take.'
     """
-    rows = Rows.of(study)
+    rows = Rows(study)
     title, constraints = "How often constraints are checked", rows.view.problem.constraints
     if not constraints:
         return empty("intervals", title, "the study has no constraints")
@@ -148,29 +141,26 @@ def intervals(study: Study | View) -> Chart:
     k = np.flatnonzero(known)
     k = k[thinned(len(k), MOST)]
     total, interval, ratio = total[k], interval[k], ratio[k]
-    same = total.min() == total.max()
-    stopper = rows.view.identity.stopper
+    same, stopper = total.min() == total.max(), rows.view.identity.stopper
     weighs = stopper is not None and stopper.interval == "adaptive" and type(stopper).adapted is Stopper.adapted
     p = stopper.stop_probability if stopper is not None and weighs else None  # of Theorem 1, where that decides
     marks: list[Mark] = _boundary(p, total, same=same) if p is not None and 0 < p < 1 else []
     kind = np.where(interval == 1, 0, np.where(interval >= total, 1, 2))
-    for place, (name, role) in enumerate(_PACES):
+    hover = [
+        f"trial {k[i]}: {total[i]:.0f} steps, every {interval[i]:.0f}\nr = {number(r)}" for i, r in enumerate(ratio)
+    ]
+    for place, (name, role) in enumerate(_PACES.items()):
         here = np.flatnonzero(kind == place)
-        if len(here):
-            hover = [
-                f"trial {k[i]}: {total[i]:.0f} steps, every {interval[i]:.0f}\nr = {number(ratio[i])}" for i in here
-            ]
-            x = k[here] if same else total[here]
-            marks.append(Points(x, ratio[here], name, role, size=5.5, opacity=0.75, hover=hover))
+        x, texts = (k if same else total)[here], [hover[i] for i in here]
+        marks += [Points(x, ratio[here], name, role, size=5.5, opacity=0.75, hover=texts)] if texts else []
     log = bool(total.max() / total.min() > 10)  # noqa: PLR2004
     across = Axis("trial", whole=True) if same else Axis("steps planned, T", log=log)
-    panel = Panel(across, Axis("price of a check in steps, r", log=True), marks)
     caption = f"{np.mean(kind == 0):.0%} of the trials check at every step, {np.mean(kind == 1):.0%} once at the end"
     caption += "; below the line the first is cheaper by Theorem 1." if p is not None else "."
     caption += " The price is that of one constraint." if len(constraints) > 1 else ""
     early = int(np.count_nonzero(planned & ~known))
     caption += f" Not shown: {counted(early, 'trial')} that began before a price was known." if early else ""
-    return Chart("intervals", title, caption, [panel])
+    return Chart("intervals", title, caption, [Panel(across, Axis("price of a check in steps, r", log=True), marks)])
 
 
 def _boundary(p: float, total: NDArray[np.float64], *, same: bool) -> list[Mark]:
@@ -187,10 +177,8 @@ def _ratios(rows: Rows) -> NDArray[np.float64]:
     ended = rows.column("ended")
     order = np.argsort(ended, kind="stable")[: int(np.isfinite(ended).sum())]  # NaN, running, comes last
     before = np.searchsorted(ended[order], rows.column("began"), side="right")
-    names = ("check_ns", "checks", "train_ns", "steps")
-    paid, times, trained, taken = (
-        np.concatenate([[0.0], np.cumsum(rows.column(name)[order])])[before] for name in names
-    )
+    columns = [rows.column(name)[order] for name in ("check_ns", "checks", "train_ns", "steps")]
+    paid, times, trained, taken = (np.append(0.0, np.cumsum(column))[before] for column in columns)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray((paid / times) / (trained / taken))
 
@@ -225,8 +213,8 @@ def regret(study: Study | View) -> Chart:
     name = _name(terminator, view.problem.objective.metric)
     marks: list[Mark] = [Line(x, limit, "threshold", "limit", step=True), Line(x, value, name, hover=hover)]
     if stop.any():
-        points = [text for text, ends in zip(hover, stop, strict=True) if ends]
-        marks.append(Points(x[stop], value[stop], "end of the search", "best", size=13, hover=points))
+        ends = [hover[i] for i in np.flatnonzero(stop)]
+        marks.append(Points(x[stop], value[stop], "end of the search", "best", size=13, hover=ends))
     if len(x) == 1:
         marks.append(Points(x, value, name, hover=hover))
     caption = f"{name[0].upper()}{name[1:]}, beside the threshold at which the search ends. The last verdict: "
@@ -235,7 +223,6 @@ def regret(study: Study | View) -> Chart:
 
 
 def _name(terminator: Any, metric: str) -> str:
-    """What the terminator's value is."""
     while isinstance(terminator, AnyOf | AllOf):
         terminator = terminator.parts[0]
     names: dict[type[Any], str] = {

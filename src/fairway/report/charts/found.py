@@ -34,27 +34,31 @@ def best(study: Study | View, over: Over = "trials") -> Chart:
     >>> bool(line.y[-1] == study.best.metrics["loss"])
     True
     """
-    rows = Rows.of(study)
+    rows = Rows(study)
     if over not in _AXES:
         raise UsageError(f"over={over!r}: 'trials', 'seconds' or 'cost' is expected")
-    title = f"Best {rows.metric} so far"
+    title, courses, finished = f"Best {rows.metric} so far", rows.view.courses, rows.finished
     x, axis = _along(rows, over)
-    limits, sign, finished = bool(rows.view.problem.constraints), rows.view.problem.objective.sign, rows.finished
-    peaks = [rows.view.courses[k].peak for k in finished.tolist()]
-    free = np.array([np.nan if peak is None else peak.objective for peak in peaks], np.float64)
+    limits, sign = bool(rows.view.problem.constraints), rows.view.problem.objective.sign
+    free = np.array([peak.objective if (peak := courses[k].peak) else np.nan for k in finished], np.float64)
     valid = np.where(rows.stratum == 1, rows.objective, np.nan)[finished]
-    found, ignoring = _improvements(sign * valid), _improvements(sign * free)
+    (found, so_far), (ignoring, so_far_ignoring) = _improvements(sign * valid), _improvements(sign * free)
     marks: list[Mark] = []
     if limits and len(ignoring):
-        hover = [_peak_text(rows, int(k)) for k in finished[ignoring]]
-        marks += _steps(x, ignoring, free, "best ignoring the limits", "other", hover)
+        name = "best ignoring the limits"
+        hover = [
+            f"trial {k}, step {peak.step}, {name}\n{number(peak.objective)}\n{params(courses[k].params)}"
+            for k in finished[ignoring]
+            if (peak := courses[k].peak)
+        ]
+        marks += _steps(x, ignoring, free, name, "other", hover)
     if len(found):
         hover = rows.texts(finished[found].tolist(), full=True)
         marks += _steps(x, found, valid, "best within the limits" if limits else "best", "best", hover)
-        marks.append(Points(x[found[-1:]], valid[found[-1:]], "best", "best", size=14, hover=hover[-1:]))
+        marks.append(rows.star(int(finished[found[-1]]), x[found[-1]], valid[found[-1]]))
     if not marks:
         return empty("best", title, "no trial has measured the objective yet")
-    drawn = span(np.concatenate([_lasting(valid, found), _lasting(free, ignoring)]))
+    drawn = span(sign * np.append(so_far, so_far_ignoring))
     caption = _caption(rows, found, free[ignoring]) + (" The first trials lie outside of the view." if drawn else "")
     return Chart("best", title, caption, [Panel(axis, Axis(rows.metric, span=drawn), marks)])
 
@@ -71,17 +75,11 @@ def _along(rows: Rows, over: Over) -> tuple[NDArray[np.float64], Axis]:
     return x / seconds, Axis(_AXES[over].format(name))
 
 
-def _improvements(loss: NDArray[np.float64]) -> NDArray[np.intp]:
-    """The places in (n,) losses at which the lowest so far falls."""
-    filled = np.where(np.isnan(loss), np.inf, loss)
-    lowest = np.minimum.accumulate(filled)
-    better = np.flatnonzero(filled < np.concatenate([[np.inf], lowest[:-1]])[: len(filled)])
-    return better[thinned(len(better), _IMPROVEMENTS)]
-
-
-def _lasting(y: NDArray[np.float64], at: NDArray[np.intp]) -> NDArray[np.float64]:
-    """What was the best after each of the trials (n,), from the first improvement on."""
-    return np.repeat(y[at], np.diff(np.append(at, len(y))))
+def _improvements(loss: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """The places in (n,) losses at which the lowest so far falls, and the lowest so far (n,), at first infinite."""
+    lowest = np.fmin.accumulate(np.append(np.inf, loss))
+    better = np.flatnonzero(lowest[1:] < lowest[:-1])
+    return better[thinned(len(better), _IMPROVEMENTS)], lowest[1:]
 
 
 def _steps(
@@ -90,13 +88,6 @@ def _steps(
     """A line that stays level between improvements and up to the last trial, and a point at each of them."""
     line = Line(np.append(x[at], x[-1]), np.append(y[at], y[at[-1]]), name, role, step=True, width=2)
     return [line, Points(x[at], y[at], name, role, "circle" if role == "best" else None, size=5, hover=hover)]
-
-
-def _peak_text(rows: Rows, k: int) -> str:
-    course = rows.view.courses[k]
-    assert course.peak is not None
-    what = f"trial {k}, step {course.peak.step}, best ignoring the limits"
-    return f"{what}\n{number(course.peak.objective)}\n{params(course.params)}"
 
 
 def _caption(rows: Rows, found: NDArray[np.intp], free: NDArray[np.float64]) -> str:
@@ -121,7 +112,7 @@ def limits(study: Study | View, constraint: str | None = None) -> Chart:
     >>> [mark.name for mark in plots.limits(study, "eod").panels[0].marks[1:]]
     ['invalid', 'valid', 'best']
     """
-    rows = Rows.of(study)
+    rows = Rows(study)
     names = [one.metric for one in rows.view.problem.constraints]
     if constraint is not None and constraint not in names:
         raise UsageError(f"constraint={constraint!r}: the study has {', '.join(map(repr, names)) or 'no constraint'}")

@@ -6,17 +6,15 @@ that the forest did not learn from, so a parameter that says nothing comes out n
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fairway.errors import MissingDependency
 from fairway.parameters import Choice, Float, Int, Parameter
 from fairway.report.chart import Axis, Bars, Chart, Line, Panel, Words
-from fairway.report.charts.rows import LAYERS, MOST, Rows, empty, held, outside, span, thinned
-from fairway.report.marks import Mark
-from fairway.report.view import STRATA, View
+from fairway.report.charts.rows import MOST, Rows, empty, held, outside, span, thinned
+from fairway.report.marks import Mark, Role
+from fairway.report.view import View
 from fairway.seeds import stream
 from fairway.study import Study
 from fairway.text import named, number
@@ -26,7 +24,6 @@ _PANELS, _AXES = 24, 14  # parameters that are shown
 _LINES, _BEST = 300, 60  # trials side by side, and how many of them are the best
 _CROWD = 6  # axes whose names stand beside each other
 _OPTIONS = 12  # of a choice that have a name on the axis
-_ABSENT = object()
 _FEWEST, _LEARNED = 20, 2000  # trials that a forest learns from
 _TREES, _SHUFFLES = 40, 2
 _WEAK = 0.3  # an R² below which nothing should be read from it
@@ -45,17 +42,21 @@ def slices(study: Study | View) -> Chart:
     >>> [(panel.x.log, panel.x.categories) for panel in plots.slices(study).panels]
     [(True, None), (False, ['gbdt', 'dart'])]
     """
-    rows = Rows.of(study)
+    rows = Rows(study)
     title, space, numbers = "Objective against each parameter", rows.view.space, rows.measured
     if not len(numbers):
         return empty("slices", title, "no trial has measured the objective yet")
-    names = list(space)[:_PANELS]
+    names, axis, panels = list(space)[:_PANELS], rows.axis, []
     most = min(max(_POINTS // len(names), 200), MOST)
-    axis, panels = rows.axis, []
     for k, name in enumerate(names):
+        parameter = space[name]
+        if isinstance(parameter, Choice):  # by place, a little apart
+            apart = stream(0, 0, "jitter").uniform(-0.25, 0.25, len(numbers))
+            x = np.floor(rows.cube[numbers, k] * len(parameter.options)) + apart
+        else:
+            x = np.array([rows.view.courses[i].params.get(name, np.nan) for i in numbers.tolist()], np.float64)
         y = Axis("" if k % min(len(names), 3) else axis.title, span=axis.span)
-        marks = rows.scatter(_values(rows.view, name, numbers), numbers, most, short=True)
-        panels.append(Panel(_axis(named(name), space[name]), y, marks))
+        panels.append(Panel(_axis(named(name), parameter), y, rows.scatter(x, numbers, most, short=True)))
     caption = "Each point is a trial; a trial without the parameter has none."
     caption += f" The first {len(names)} of {len(space)} parameters." if len(names) < len(space) else ""
     return Chart("slices", title, caption + outside((rows.objective, axis)), panels)
@@ -73,17 +74,6 @@ def _axis(name: str, parameter: Parameter) -> Axis:
     return Axis(name, log=True, span=held(parameter.low / margin, parameter.high * margin, log=True))
 
 
-def _values(view: View, name: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-    """A parameter of some trials as numbers (k,), NaN where it is absent; choices by their place, a little apart."""
-    parameter = view.space[name]
-    given = [view.courses[k].params.get(name, _ABSENT) for k in numbers.tolist()]
-    if not isinstance(parameter, Choice):
-        return np.array([np.nan if value is _ABSENT else value for value in given], np.float64)
-    cells = len(parameter.options)
-    places = np.array([np.nan if v is _ABSENT else int(parameter.encode(v) * cells) for v in given])
-    return places + stream(0, 0, "jitter").uniform(-0.25, 0.25, len(places))
-
-
 def parallel(study: Study | View) -> Chart:
     """Every trial as a line across all parameters and on to its metrics; a gap where it has no such parameter.
 
@@ -94,29 +84,26 @@ def parallel(study: Study | View) -> Chart:
     >>> [text.split()[-1] for _, text in plots.parallel(study).panels[0].x.ticks]
     ['x', 'y', 'loss']
     """
-    rows = Rows.of(study)
+    rows = Rows(study)
     title, space, numbers = "Parameters side by side", rows.view.space, rows.measured
     if not len(numbers):
         return empty("parallel", title, "no trial has measured the objective yet")
-    sign = rows.view.problem.objective.sign
-    order = np.lexsort((sign * rows.objective[numbers], rows.stratum[numbers] != 1))
+    loss = rows.view.problem.objective.sign * rows.objective[numbers]
+    order = np.lexsort((loss, rows.stratum[numbers] != 1))
     chosen = numbers[np.union1d(order[:_BEST], thinned(len(numbers), _LINES - _BEST))]
     columns, axes = _columns(rows, chosen)
     places = np.arange(columns.shape[1], dtype=np.float64)
     marks: list[Mark] = []
-    for place in LAYERS:
-        here = rows.stratum[chosen] == place
-        if here.any():
-            hover = [text for text in rows.texts(chosen[here].tolist()) for _ in range(len(places) + 1)]
-            look = {"width": 1, "opacity": 0.35 if place == 1 else 0.25, "hover": hover}
-            lines = _broken(places, columns[here])
-            marks.append(Line(*lines, rows.legend(place), STRATA[place], "solid", **look))  # type: ignore[arg-type]
+    for here, name, role in rows.layers(chosen):
+        hover = [text for text in rows.texts(chosen[here].tolist()) for _ in range(len(places) + 1)]
+        x, y, opacity = *_broken(places, columns[here]), 0.35 if role == "valid" else 0.25
+        marks.append(Line(x, y, name, role, "solid", width=1, opacity=opacity, hover=hover))
     if rows.best is not None:
         hover = rows.texts([rows.best], full=True) * (len(places) + 1)
         marks.append(Line(*_broken(places, columns[chosen == rows.best]), "best", "best", width=3, hover=hover))
     posts = _broken(np.repeat(places, 2).reshape(-1, 2), np.tile([0.0, 1.0], (len(places), 1)))
     marks.append(Line(*posts, role="not evaluated", dash="solid", width=0.8))
-    marks.append(Words(places, np.ones(len(places)), [high for _, _, high in axes]))
+    marks.append(Words(places, np.ones(len(places)), labels=[high for _, _, high in axes]))
     drops = ("\n", "\n\n" if len(axes) > _CROWD else "\n")  # every other name a line lower
     ticks = [(float(k), low + drops[k % 2] + name) for k, (name, low, _) in enumerate(axes)]
     panel = Panel(Axis(ticks=ticks, span=(-0.3, len(places) - 0.7)), Axis(ticks=[], span=(-0.04, 1.1)), marks)
@@ -134,10 +121,8 @@ def _broken(x: NDArray[np.float64], lines: NDArray[np.float64]) -> tuple[NDArray
 
 def _columns(rows: Rows, chosen: NDArray[np.int64]) -> tuple[NDArray[np.float64], list[tuple[str, str, str]]]:
     """What each trial has on each axis, from 0 to 1 (k, a); and the axes' names and what is at their ends."""
-    space = rows.view.space
-    x = np.array([rows.view.courses[k].x for k in chosen.tolist()]).reshape(len(chosen), -1)
-    columns = list(x.T[:_AXES])
-    axes = [(named(name), *_ends(space[name])) for name in list(space)[:_AXES]]
+    columns = list(rows.cube[chosen].T[:_AXES])
+    axes = [(named(name), *_ends(parameter)) for name, parameter in list(rows.view.space.items())[:_AXES]]
     for name, column in rows.metrics:
         values = column[chosen]
         known = values[np.isfinite(values)]
@@ -159,14 +144,6 @@ def _ends(parameter: Parameter) -> tuple[str, str]:
     return number(parameter.low), number(parameter.high)
 
 
-class _Learned(NamedTuple):
-    """What a forest learned of one metric: the R² that each parameter (d,) is worth, and the R² itself."""
-
-    metric: str
-    lost: NDArray[np.float64]
-    r2: float
-
-
 def importance(study: Study | View) -> Chart:
     """How much each parameter matters for the objective and for each constraint, by random forests.
 
@@ -183,38 +160,33 @@ def importance(study: Study | View) -> Chart:
         import sklearn.ensemble  # noqa: F401, PLC0415 - optional
     except ImportError:
         raise MissingDependency("importance needs scikit-learn: pip install 'fairway[sklearn]'") from None
-    rows = Rows.of(study)
-    title, courses = "How much each parameter matters", rows.view.courses
-    failed = np.array([course.status == "failed" for course in courses], np.bool_)
-    learned: list[_Learned] = []
+    rows = Rows(study)
+    title = "How much each parameter matters"
+    failed = np.array([course.status == "failed" for course in rows.view.courses], np.bool_)
+    learned = []  # of each metric: its name, the R² that each parameter (d,) is worth, and the R² itself
     for metric, values in rows.metrics[:_METRICS]:
         numbers = np.flatnonzero(np.isfinite(values) & ~failed)
         numbers = numbers[thinned(len(numbers), _LEARNED)]
         y = _tamed(values[numbers])
         if len(numbers) >= _FEWEST and y.min() < y.max():
-            x = np.nan_to_num(np.array([courses[k].x for k in numbers.tolist()]), nan=_OUTSIDE)
-            learned.append(_Learned(metric, *_learn(x, y)))
+            learned.append((metric, *_learn(np.nan_to_num(rows.cube[numbers], nan=_OUTSIDE), y)))
     if not learned:
         return empty("importance", title, f"at least {_FEWEST} trials with different results are needed")
-    order = np.argsort(np.max([one.lost for one in learned], axis=0))[-_BARS:]
-    names = [named(list(rows.view.space)[i]) for i in order]
-    panels = [_panel(one, order, names, first=k == 0) for k, one in enumerate(learned)]
-    known = ", ".join(f"{one.r2:.2f} for {one.metric}" for one in learned)
+    order = np.argsort(np.max([lost for _, lost, _ in learned], axis=0))[-_BARS:]
+    names, panels = [named(list(rows.view.space)[i]) for i in order], list[Panel]()
+    for metric, lost, r2 in learned:
+        role: Role = "plain" if r2 >= _WEAK else "not evaluated"
+        x, labels = lost[order], [f"{share:.2f}" for share in lost[order]]
+        hover = [f"{name}\n{share:.3f} of R² lost" for name, share in zip(names, x, strict=True)]
+        across = Axis(f"{metric}: R² lost", span=(0.0, max(float(x.max()) * 1.18, 0.05)))
+        beside = Axis(categories=[""] * len(names) if panels else names)
+        panels.append(Panel(across, beside, [Bars(x, range(len(x)), role=role, labels=labels, hover=hover)]))
+    known = ", ".join(f"{r2:.2f} for {metric}" for metric, _, r2 in learned)
     caption = f"By random forests, with an R² of {known} on trials they had not seen."
-    weak = [one.metric for one in learned if one.r2 < _WEAK]
+    weak = [metric for metric, _, r2 in learned if r2 < _WEAK]
     caption += f" That of {' and '.join(weak)} is low: do not rely on it." if weak else ""
     caption += " Stopped trials count with what they had reached."
     return Chart("importance", title, caption, panels, height=110 + 28 * len(order))
-
-
-def _panel(one: _Learned, order: NDArray[np.intp], names: list[str], *, first: bool) -> Panel:
-    lost = one.lost[order]
-    x = Axis(f"{one.metric}: R² lost", span=(0.0, max(float(lost.max()) * 1.18, 0.05)))
-    role = "plain" if one.r2 >= _WEAK else "not evaluated"
-    labels = [f"{share:.2f}" for share in lost]
-    hover = [f"{name}\n{share:.3f} of R² lost" for name, share in zip(names, lost, strict=True)]
-    bars = Bars(np.arange(len(order)), lost, role=role, labels=labels, hover=hover)  # type: ignore[arg-type]
-    return Panel(x, Axis(categories=names if first else [""] * len(names)), [bars])
 
 
 def _learn(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:

@@ -3,91 +3,54 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairway.report.chart import Axis, Chart, Panel, Points
-from fairway.report.marks import Mark
+from fairway.report.marks import Mark, Role
 from fairway.report.view import STRATA, View
 from fairway.study import Study
 from fairway.text import counted, measured, named, params
 
 MOST = 3000  # points in one panel
-LAYERS = (0, 2, 1)
-"""The strata in the order in which they are drawn: what matters most comes last, on top."""
+LAYERS = (0, 2, 1)  # the strata as they are drawn: what matters most comes last, on top
 _FEW = 8  # points that are too few for one to be an outlier
 
 
-@dataclass(frozen=True, eq=False)
 class Rows:
     """Every trial (n,) by number; NaN where there is nothing to say.
 
-    `objective` and `values` (n, m) are those of the checkpoint that stands for the trial, `stratum` is a place in
-    `STRATA`, -1 where nothing was measured. A trial that failed keeps what it had measured, as it does for `best`.
+    `objective` and `values` (n, m) are those of the checkpoint that stands for the trial, `metrics` the same with their
+    names, `cube` (n, d) its parameters in the unit cube. `stratum` is a place in `STRATA`, -1 where nothing was
+    measured. `finished` are the numbers of the trials that ended, in that order; `measured` of those that measured the
+    objective. A trial that failed keeps what it had measured, as it does for `best`.
     """
 
-    view: View
-    objective: NDArray[np.float64]
-    values: NDArray[np.float64]
-    stratum: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, study: Study | View) -> Rows:
-        """Those of a study."""
-        view = View.of(study)
-        nothing = (np.nan,) * len(view.problem.metrics)
-        metrics = [
-            nothing if mark is None else (mark.objective, *mark.values)
-            for mark in (course.checkpoint for course in view.courses)
-        ]
-        table = np.array(metrics, np.float64).reshape(len(metrics), len(nothing))
-        strata = [view.stratum(number) for number in range(len(metrics))]
-        stratum = np.array([-1 if place is None else place for place in strata], np.int64)
-        return cls(view, table[:, 0], table[:, 1:], stratum)
+    def __init__(self, study: Study | View) -> None:
+        self.view = view = View.of(study)
+        self.metric, self.best = named(view.problem.objective.metric), view.best_number
+        marks, nothing = [course.checkpoint for course in view.courses], (np.nan,) * len(view.problem.metrics)
+        table = np.array([nothing if mark is None else (mark.objective, *mark.values) for mark in marks], np.float64)
+        table = table.reshape(-1, len(nothing))
+        self.objective, self.values = table[:, 0], table[:, 1:]
+        self.metrics = list(zip(map(named, view.problem.metrics), table.T, strict=True))
+        strata = [view.stratum(number) for number in range(len(marks))]
+        self.stratum = np.array([-1 if place is None else place for place in strata], np.int64)
+        self.cube = np.array([course.x for course in view.courses]).reshape(len(marks), len(view.space))
+        self.finished = view.ledger.history().number
+        self.measured = np.flatnonzero(self.stratum >= 0)
 
     def column(self, name: str) -> NDArray[np.float64]:
         """Something else that is known of every trial (n,)."""
         return np.array([getattr(course, name) for course in self.view.courses], np.float64)
-
-    @cached_property
-    def finished(self) -> NDArray[np.int64]:
-        """The numbers of the trials that ended, in that order."""
-        return self.view.ledger.history().number
-
-    @cached_property
-    def measured(self) -> NDArray[np.int64]:
-        """The numbers of the trials that measured the objective."""
-        return np.flatnonzero(self.stratum >= 0)
-
-    @cached_property
-    def best(self) -> int | None:
-        """The number of the trial with the best feasible checkpoint."""
-        return self.view.best_number
-
-    @property
-    def metric(self) -> str:
-        """The objective's name."""
-        return named(self.view.problem.objective.metric)
-
-    @property
-    def metrics(self) -> list[tuple[str, NDArray[np.float64]]]:
-        """The name and the values (n,) of the objective and of each constraint."""
-        columns = (self.objective, *self.values.T)
-        return [(named(name), column) for name, column in zip(self.view.problem.metrics, columns, strict=True)]
 
     @property
     def axis(self) -> Axis:
         """The axis of the objective, without the few trials that would press all others together."""
         kept = [] if self.best is None else [float(self.objective[self.best])]
         return Axis(self.metric, span=span(self.objective, kept))
-
-    def legend(self, place: int) -> str:
-        """What the trials of a stratum are called."""
-        return STRATA[place] if self.view.problem.constraints else "trial"
 
     def texts(self, numbers: Iterable[int], *, full: bool = False) -> list[str]:
         """What pops up for some trials, in full with their parameters."""
@@ -100,36 +63,38 @@ class Rows:
             texts.append(f"{text}\n{params(course.params)}" if full else text)
         return texts
 
+    def layers(self, numbers: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.intp], str, Role]]:
+        """The places of each stratum among some trials (k,), and its name and role, in the order of drawing."""
+        for place in LAYERS:
+            here = np.flatnonzero(self.stratum[numbers] == place)
+            if len(here):
+                yield here, STRATA[place] if self.view.problem.constraints else "trial", STRATA[place]
+
     def scatter(
         self, x: NDArray[np.float64], numbers: NDArray[np.int64], most: int = MOST, *, short: bool = False
     ) -> list[Mark]:
         """Objectives against something (k,) of some trials: a mark for each stratum, and the best on top."""
-        known = np.isfinite(x) & (self.stratum[numbers] >= 0)
-        x, numbers = x[known], numbers[known]
-        kept = thinned(len(numbers), most, np.flatnonzero(numbers == self.best))
+        known = np.flatnonzero(np.isfinite(x) & (self.stratum[numbers] >= 0))
+        kept = known[thinned(len(known), most, np.flatnonzero(numbers[known] == self.best))]
         x, numbers = x[kept], numbers[kept]
         marks: list[Mark] = []
-        for place in LAYERS:
-            here = self.stratum[numbers] == place
-            if here.any():
-                k = numbers[here]
-                hover = [f"trial {number}" for number in k] if short else self.texts(k.tolist())
-                size, opacity = (5.5, 0.75) if place else (4.5, 0.5)
-                legend, y = self.legend(place), self.objective[k]
-                marks.append(Points(x[here], y, legend, STRATA[place], size=size, opacity=opacity, hover=hover))
+        for here, name, role in self.layers(numbers):
+            k = numbers[here]
+            hover = [f"trial {number}" for number in k] if short else self.texts(k.tolist())
+            size, opacity = (4.5, 0.5) if role == "not evaluated" else (5.5, 0.75)
+            marks.append(Points(x[here], self.objective[k], name, role, size=size, opacity=opacity, hover=hover))
         if self.best is not None and self.best in numbers:
-            marks.append(self.star(x[numbers == self.best], self.objective[[self.best]]))
+            marks.append(self.star(self.best, x[numbers == self.best], self.objective[self.best]))
         return marks
 
-    def star(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> Points:
-        """The mark of the best trial."""
-        hover = [] if self.best is None else self.texts([self.best], full=True)
-        return Points(x, y, "best", "best", size=14, hover=hover)
+    def star(self, number: int, x: float | NDArray[np.float64], y: float) -> Points:
+        return Points(x, y, "best", "best", size=14, hover=self.texts([number], full=True))
 
 
 def empty(name: str, title: str, why: str, more: str = "") -> Chart:
     """A picture that says why there is nothing to see."""
-    return Chart(name, title, f"{why[0].upper()}{why[1:]}.{more}", [Panel(Axis(), Axis(), note=why)], height=160)
+    bare = Axis(ticks=[], span=(0.0, 1.0))
+    return Chart(name, title, f"{why[0].upper()}{why[1:]}.{more}", [Panel(bare, bare, note=why)], height=160)
 
 
 def thinned(n: int, most: int, keep: Collection[int] | NDArray[np.intp] = ()) -> NDArray[np.intp]:
@@ -155,10 +120,9 @@ def span(values: NDArray[np.float64], keep: Collection[float] = ()) -> tuple[flo
     known = values[np.isfinite(values)]
     if len(known) < _FEW:
         return None
-    first, last = (float(end) for end in np.quantile(known, [0.1, 0.8]))
-    reach = 3 * (last - first)
-    low, high = max(float(known.min()), first - reach), min(float(known.max()), last + reach)
-    if low == known.min() and high == known.max() or not low < high:
+    (first, last), least, most = np.quantile(known, [0.1, 0.8]).tolist(), float(known.min()), float(known.max())
+    low, high = max(least, first - 3 * (last - first)), min(most, last + 3 * (last - first))
+    if (low, high) == (least, most) or not low < high:
         return None
     inside = [value for value in keep if np.isfinite(value)]
     low, high = min(low, *inside, high), max(high, *inside, low)

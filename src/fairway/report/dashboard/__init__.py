@@ -6,9 +6,9 @@ import secrets
 import socket
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
 
 from fairway.errors import MissingDependency, UsageError
+from fairway.report.templates import plotly
 
 _PORT = 8321
 
@@ -49,7 +49,7 @@ def serve(
         raise MissingDependency("the live page needs uvicorn: pip install 'fairway[report]'") from None
     with _listening(host, port) as listener:
         port = listener.getsockname()[1]
-        guarded, desk, address, token = _guarded(url, token, host, port, public=True)
+        guard, desk = _guarded(url, token, host, port, public=True)
 
         class Server(uvicorn.Server):
             async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -57,20 +57,18 @@ def serve(
                 await super().shutdown(sockets)
 
         config = uvicorn.Config(
-            guarded,
+            guard,
             http="h11",
             ws="none",
-            lifespan="on",
             log_config=None,
             log_level="critical",
-            access_log=False,
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=2,
             h11_max_incomplete_event_size=1 << 20,  # names of studies may be long
         )
         if ready is not None:
-            ready(address + ("/" if token is None else f"/?token={quote(token, safe='')}"))
+            ready(guard.entrance)
         try:
             Server(config).run(sockets=[listener])
         except KeyboardInterrupt:
@@ -93,24 +91,20 @@ def _listening(host: str, port: int) -> socket.socket:
         raise UsageError(f"--host {host!r}, --port {port}: {error.strerror or error}") from None
 
 
-def _guarded(
-    url: str, token: str | None, host: str, port: int, *, public: bool = False
-) -> tuple[Any, Any, str, str | None]:
-    """The application, its desk, its address and its token; makes a token if the `public` could reach the page."""
+def _guarded(url: str, token: str | None, host: str, port: int, *, public: bool = False) -> tuple[Any, Any]:
+    """The application and its desk; makes a token if the `public` could reach the page."""
     try:
         from fairway.report.dashboard.desk import Desk  # noqa: PLC0415 - optional
-        from fairway.report.dashboard.guard import Guard, address, is_loopback  # noqa: PLC0415
+        from fairway.report.dashboard.guard import Guard, is_loopback  # noqa: PLC0415
         from fairway.report.dashboard.pages import routes  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "starlette":
             raise
         raise MissingDependency("the live page needs starlette: pip install 'fairway[report]'") from None
-    from fairway.report.templates import plotly  # noqa: PLC0415
-
     if token is not None and not (token and token.isprintable()):
         raise UsageError(f"--token {token!r}: a token of some letters is expected")
     if token is None and public and not is_loopback(host):
         token = secrets.token_urlsafe(24)
     plotly()  # or say now that it is missing
     desk = Desk(url)
-    return Guard(routes(desk), host=host, port=port, token=token), desk, address(host, port), token
+    return Guard(routes(desk), host=host, port=port, token=token), desk

@@ -11,8 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from fairway.errors import UsageError
-from fairway.report.dashboard.feed import Feed, event, sentence
-from fairway.report.dashboard.watch import Watch, epoch
+from fairway.report.dashboard.watch import Feed, Watch, epoch, event, sentence
 from fairway.report.templates import compact
 from fairway.storage.sql import Database, Stored, public
 from fairway.text import shown
@@ -26,25 +25,22 @@ class Desk:
     """A database of studies that is only read."""
 
     def __init__(self, url: str) -> None:
-        database = Database(url, reading=True)  # or it says what is wrong with the URL
-        self.url = url
-        self.shown = public(url)
+        self.url, self.shown = url, public(url)
         self.watches: dict[str, Watch] = {}
         self._feed = Feed(self._look)
         self._lock, self._opening = threading.Lock(), threading.Lock()
-        self._facts: dict[str, tuple[tuple[str, int], dict[str, Any]]] = {}
+        self._facts: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}  # with how many events each is of
         self._looks, self._list = 0, "[]"
-        parsed = sa.make_url(url)
-        is_file = parsed.get_backend_name() == "sqlite" and parsed.database
-        self._file = Path(str(parsed.database)) if is_file else None
+        database = Database(url, reading=True)  # or it says what is wrong with the URL
         self._opened = self._mark(), database
 
     def _mark(self) -> tuple[int, int] | None:
         """The identity of the database file, which changes when the file is replaced."""
-        if self._file is None:
+        parsed = sa.make_url(self.url)
+        if parsed.get_backend_name() != "sqlite" or not parsed.database:
             return None
         try:
-            found = self._file.stat()
+            found = Path(parsed.database).stat()
         except OSError:
             raise UsageError(f"{self.shown}: there is no such file") from None
         return found.st_dev, found.st_ino
@@ -77,32 +73,25 @@ class Desk:
             elif not known.feed.listeners:
                 known.update()
             self.watches[name] = known  # the last one, as it is the latest used
-            idle = [one for one, watch in tuple(self.watches.items()) if not watch.feed.listeners]
-            for one in idle[:-KEPT]:
+            for one in [one for one, watch in tuple(self.watches.items()) if not watch.feed.listeners][:-KEPT]:
                 self.watches.pop(one, None)
         return known
 
     def studies(self, seconds: float = 0.0) -> list[dict[str, Any]]:
         """Every study with what is known of it; takes up to `seconds` to learn more."""
-        until = time.monotonic() + seconds
-        listed = []
+        until, listed = time.monotonic() + seconds, []
         for stored in self.database().studies():
-            mark = epoch(stored), stored.events
-            known, facts = self._facts.get(stored.name, (None, {}))
-            stale = known != mark or facts.get("state") == "running" or "problem" in facts
+            key = stored.name, epoch(stored)
+            events, facts = self._facts.get(key, (-1, {}))
+            stale = events != stored.events or facts.get("state") == "running" or "problem" in facts
             if stale and time.monotonic() < until:
                 try:
                     facts = self.watch(stored.name).facts()
                 except Exception as error:  # noqa: BLE001 - one study must not hide the others
                     facts = {"problem": shown(sentence(error))}
-                self._facts[stored.name] = mark, facts
-            elif known is not None and known[0] != mark[0]:
-                facts = {}  # of one that was there before
-            line = {"key": stored.name, "name": shown(stored.name, 200), **facts}
-            line["updated"] = line.get("updated") or stored.created
-            listed.append(line)
-        for name in set(self._facts) - {line["key"] for line in listed}:
-            self._facts.pop(name, None)
+                self._facts[key] = stored.events, facts
+            updated = facts.get("updated") or stored.created
+            listed.append({"key": stored.name, "name": shown(stored.name, 200), **facts, "updated": updated})
         return listed
 
     def _look(self) -> bool:
@@ -133,6 +122,5 @@ class Desk:
         return sum(feed.listeners for feed in self._feeds) >= STREAMS
 
     def close(self) -> None:
-        """End all streams."""
         for feed in self._feeds:
             feed.close()

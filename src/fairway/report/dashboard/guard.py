@@ -12,7 +12,7 @@ import hmac
 import ipaddress
 import socket
 import sys
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -33,7 +33,8 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-_WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
+_HTTP = 80  # the port that a browser leaves out
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where others listen on, and how oneself gets there
 
 
 def is_loopback(host: str) -> bool:
@@ -51,9 +52,9 @@ def address(host: str, port: int) -> str:
     >>> address("::1", 8321), address("0.0.0.0", 80)
     ('http://[::1]:8321', 'http://127.0.0.1')
     """
-    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    reached = _WILDCARDS.get(host, host)
     named = f"[{reached}]" if ":" in reached else reached
-    return f"http://{named}" + ("" if port == 80 else f":{port}")  # noqa: PLR2004
+    return f"http://{named}" + ("" if port == _HTTP else f":{port}")
 
 
 class Guard:
@@ -67,6 +68,12 @@ class Guard:
         self._names = {"localhost", "127.0.0.1", "::1", self._host}
         if self._open_to_all:
             self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+
+    @property
+    def entrance(self) -> str:
+        """The address to open, with the token if there is one."""
+        query = "" if self._token is None else f"?token={quote(self._token, safe='')}"
+        return f"{address(self._host, self._port)}/{query}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -106,26 +113,30 @@ class Guard:
         return self._unknown(request, self._token)
 
     def _is_ours(self, host: str) -> bool:
-        name, port = _split(host.lower())
-        ours = name in self._names or self._open_to_all and _is_number(name)  # a number cannot be pointed elsewhere
-        return ours and port == self._port
+        host = host.lower()
+        name = host.removesuffix(f":{self._port}")
+        if name == host and self._port != _HTTP:
+            return False
+        name = name.removeprefix("[").removesuffix("]")
+        return name in self._names or self._open_to_all and _is_number(name)  # a number cannot be pointed elsewhere
 
     def _unknown(self, request: Request, token: str) -> Response | None:
         """The answer to a request without a valid cookie; None if the cookie is valid."""
         pass_ = hmac.new(token.encode(), b"fairway dashboard", hashlib.sha256).hexdigest()
-        if any(_same(value, pass_) for value in _cookies(request.headers.get("cookie", ""), self._cookie)):
+        if _same(request.cookies.get(self._cookie, ""), pass_):
             return None
         given = request.query_params.get("token", "")
         if not _same(given, token):
             text = "This page asks for a token." if not given else "That is not the token of this page."
             advice = "Open the whole address that `fairway dashboard` printed."
             return HTMLResponse(message("Who is there?", text, advice), 401)
-        others = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
-        rest = f"?{urlencode(others, quote_via=quote)}" if others else ""
         path = "/" + quote(request.scope["path"]).lstrip("/")  # two slashes would lead to another server
+        rest = request.url.remove_query_params("token").query
         cookie = f"{self._cookie}={pass_}; HttpOnly; SameSite=Strict; Path=/"
         # A page that moves on by itself, not a redirect: browsers send strict cookies only where the site itself leads.
-        return HTMLResponse(fill("onward.html", path=path + rest), headers={"set-cookie": cookie})
+        return HTMLResponse(
+            fill("onward.html", path=f"{path}?{rest}" if rest else path), headers={"set-cookie": cookie}
+        )
 
 
 def _is_foreign(headers: Headers) -> bool:
@@ -137,35 +148,12 @@ def _is_foreign(headers: Headers) -> bool:
     return (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) != ("navigate", "document")
 
 
-def _split(host: str) -> tuple[str, int]:
-    """A Host header's name and port; a port that is none is -1.
-
-    >>> _split("[::1]:8321"), _split("localhost"), _split("a:b")
-    (('::1', 8321), ('localhost', 80), ('a', -1))
-    """
-    name, colon, port = (host, "", "") if host.endswith("]") else host.rpartition(":")
-    if not colon:
-        name, port = host, "80"
-    number = int(port) if port.isascii() and port.isdigit() and len(port) < 6 else -1  # noqa: PLR2004
-    return name.removeprefix("[").removesuffix("]"), number
-
-
 def _is_number(name: str) -> bool:
     try:
         ipaddress.ip_address(name)
     except ValueError:
         return False
     return True
-
-
-def _cookies(header: str, name: str) -> list[str]:
-    """The values of a cookie; servers at other ports set theirs beside it, and must not spoil ours.
-
-    >>> _cookies('other={"a": 1}; fairway-1=x', "fairway-1")
-    ['x']
-    """
-    pairs = (part.strip().partition("=") for part in header.split(";"))
-    return [value for key, _, value in pairs if key == name]
 
 
 def _same(given: str, expected: str) -> bool:

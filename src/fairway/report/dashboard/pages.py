@@ -29,11 +29,17 @@ from fairway.report.page import study_main
 from fairway.report.templates import compact, fill, message
 from fairway.text import shown
 
-_ASSETS: dict[str, tuple[str, Callable[[], str]]] = {
-    "style.css": ("text/css", templates.style),
-    "page.js": ("text/javascript", lambda: templates.asset("page.js")),
-    "live.js": ("text/javascript", lambda: templates.asset("live.js")),
-    "plotly.js": ("text/javascript", templates.plotly),
+_ASSETS = {f"{name}.js": "text/javascript" for name in ("page", "live", "plotly")} | {"style.css": "text/css"}
+
+
+_LIST = "Go back to the list of studies: it names all there are."
+_ADVICE = {  # by a part of what went wrong; every text holds the last one
+    "no such file": "Was it moved or deleted? Put it back, or start `fairway dashboard` with its new path.",
+    "nobody has opened it": "It shows here as soon as a study of that name begins.",
+    "has no study": _LIST,
+    "no trial": _LIST,
+    "no such page": _LIST,
+    "": "Load the page again in a moment; if the problem stays, look at the database.",
 }
 
 
@@ -60,9 +66,8 @@ def routes(desk: Desk) -> Starlette:
     def trial(request: Request) -> Response:
         watch = watched(request)
         k, name, key = _number(request, watch), shown(watch.name, 80), quote(watch.name, safe="")
-        found = content.trial(watch.view.still(), k)
-        back = f"/study?name={key}"
-        links = {"previous": f"/trial?name={key}&number={max(k - 1, 0)}", "next": f"/trial?name={key}&number={k + 1}"}
+        found, back, other = content.trial(watch.view.still(), k), f"/study?name={key}", f"/trial?name={key}&number="
+        links = {"previous": f"{other}{max(k - 1, 0)}", "next": f"{other}{k + 1}"}
         raw = {"first": " hidden" if k == 0 else "", "last": " hidden" if found["last"] else ""}
         main = fill("trial.html", raw=raw, number=f"{k:,}", name=name, study=back, **links)
         data = {"key": watch.name, "number": k, "trial": found}
@@ -124,35 +129,25 @@ def _sorry(request: Request, error: Exception) -> Response:
         status, heading, text = 500, "Something went wrong", f"The live page failed; the study is not affected. {what}"
     if request.url.path.endswith(".json") or request.url.path == "/events":  # for a script
         return _json(compact({"error": text}), status)
-    return HTMLResponse(message(heading, text, _advice(text)), status)
-
-
-def _advice(text: str) -> str:
-    if "no such file" in text:
-        return "Was it moved or deleted? Put it back, or start `fairway dashboard` with its new path."
-    if "nobody has opened it" in text:
-        return "It shows here as soon as a study of that name begins."
-    if "has no study" in text or "no trial" in text or "no such page" in text:
-        return "Go back to the list of studies: it names all there are."
-    return "Load the page again in a moment; if the problem stays, look at the database."
+    advice = next((advice for part, advice in _ADVICE.items() if part in text), "")
+    return HTMLResponse(message(heading, text, advice), status)
 
 
 def _page(kind: str, title: str, main: str, data: Any, *, footer: str = "", crumb: str = "") -> Response:
     scripts = [f'<script src="{_versioned(name)}" defer></script>' for name in ("page.js", "live.js")]
     if kind != "studies":
         scripts.append(f'<script src="{_versioned("plotly.js")}" id="plotly" async></script>')
-    return HTMLResponse(
-        templates.page(
-            kind,
-            main,
-            title=f"{title} · fairway",
-            data=data,
-            footer=f"{', '.join(filter(None, (f'fairway {fw.__version__}', footer)))}. This page only reads.",
-            style=f'<link rel="stylesheet" href="{_versioned("style.css")}">',
-            scripts="\n".join(scripts),
-            crumb=crumb,
-        )
+    page = templates.page(
+        kind,
+        main,
+        title=f"{title} · fairway",
+        data=data,
+        footer=f"{', '.join(filter(None, (f'fairway {fw.__version__}', footer)))}. This page only reads.",
+        style=f'<link rel="stylesheet" href="{_versioned("style.css")}">',
+        scripts="\n".join(scripts),
+        crumb=crumb,
     )
+    return HTMLResponse(page)
 
 
 def _json(text: str, status: int = 200) -> Response:
@@ -162,7 +157,7 @@ def _json(text: str, status: int = 200) -> Response:
 @cache
 def _asset(name: str) -> tuple[bytes, bytes, str]:
     """A file's bytes, the same compressed, and their hash."""
-    body = _ASSETS[name][1]().encode()
+    body = (templates.plotly() if name == "plotly.js" else templates.asset(name)).encode()
     return body, gzip.compress(body, 6, mtime=0), hashlib.sha256(body).hexdigest()[:16]
 
 
@@ -180,4 +175,4 @@ def _file(request: Request) -> Response:
         return Response(status_code=304, headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
         body, headers["Content-Encoding"] = packed, "gzip"
-    return Response(body, media_type=_ASSETS[name][0], headers=headers)
+    return Response(body, media_type=_ASSETS[name], headers=headers)
