@@ -70,9 +70,8 @@ def _panel(place: Any, panel: Panel, explained: dict[str, Placed]) -> None:
         place.margins(x=0.16)
     _axis(place, "x", panel)
     _axis(place, "y", panel)
-    place.text(
-        0.5, 0.5, shown(panel.note, 160), color=_SOFT, wrap=True, transform=place.transAxes, ha="center", va="center"
-    )
+    middle = {"transform": place.transAxes, "ha": "center", "va": "center", "wrap": True}
+    place.text(0.5, 0.5, shown(panel.note, 160), color=_SOFT, **middle)
 
 
 def _mark(place: Any, mark: Placed, panel: Panel, style: dict[str, Any]) -> None:
