@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fairway.report.marks import LOOK, NAME, TICK, Bars, Limit, Line, Panel, Placed, Points, Side, Words, grid, legend
 from fairway.text import shown
 
-_SYMBOL = {"cross": "x-thin", "ring": "circle-open", "square": "square-open", "triangle": "triangle-up-open"}
+_OUTLINED = {"cross": "x-thin", "ring": "circle-open", "square": "square-open", "triangle": "triangle-up-open"}
 _HOVER = 160  # letters of a line that pops up
 _CLEAR = "rgba(0,0,0,0)"
 _DIGITS = 5  # of each number that are kept, and of the range on a linear axis
@@ -90,7 +90,7 @@ def escaped(text: object, most: int = _HOVER) -> str:
 
 
 def _trace(mark: Placed, panel: Panel, *, in_legend: bool) -> dict[str, Any]:
-    colour, name = LOOK[mark.role].colour, escaped(mark.name, NAME)
+    (colour, symbol, dash), name = LOOK[mark.role], escaped(mark.name, NAME)
     trace: dict[str, Any] = {"type": "scatter", "x": _numbers(mark.x, panel, "x"), "y": _numbers(mark.y, panel, "y")}
     trace |= {"name": name, "legendgroup": name, "showlegend": in_legend, "opacity": mark.opacity}
     trace["hoverinfo"] = "x+y" if isinstance(mark, Points | Bars) else "skip"
@@ -100,12 +100,18 @@ def _trace(mark: Placed, panel: Panel, *, in_legend: bool) -> dict[str, Any]:
         most = TICK if isinstance(mark, Words) else NAME
         trace |= {"text": [escaped(label, most) for label in mark.labels], "cliponaxis": False}
     if isinstance(mark, Line):
-        line = {"color": colour, "width": mark.width, "dash": mark.dash, "shape": "hv" if mark.step else "linear"}
+        line = {
+            "color": colour,
+            "width": mark.width,
+            "dash": mark.dash or dash,
+            "shape": "hv" if mark.step else "linear",
+        }
         trace |= {"mode": "lines", "line": line}
     elif isinstance(mark, Points):
-        rim = {"color": colour, "width": 0 if mark.is_filled else 1.4}
-        symbol = _SYMBOL.get(str(mark.symbol), mark.symbol)
-        trace |= {"mode": "markers", "marker": {"color": colour, "symbol": symbol, "size": mark.size, "line": rim}}
+        symbol = mark.symbol or symbol
+        marker = {"color": colour, "symbol": _OUTLINED.get(symbol, symbol), "size": mark.size}
+        rim = {"color": colour, "width": 1.4 if symbol in _OUTLINED else 0}
+        trace |= {"mode": "markers", "marker": marker | {"line": rim}}
     elif isinstance(mark, Bars):
         marker = {"color": colour, "opacity": mark.opacity}  # the trace's own would make its labels as pale
         trace |= {"type": "bar", "orientation": "h", "marker": marker, "opacity": 1.0}

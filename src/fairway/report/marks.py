@@ -85,8 +85,6 @@ class Placed:
     def __post_init__(self) -> None:
         for side in ("x", "y"):
             object.__setattr__(self, side, np.asarray(getattr(self, side), np.float64).ravel())
-        for name in ("symbol", "dash"):
-            object.__setattr__(self, name, getattr(self, name, None) or getattr(LOOK[self.role], name))
         if len({len(part) for part in (self.x, self.y, self.labels, self.hover) if part is not None}) > 1:
             raise UsageError(f"{type(self).__name__}: x and y and their texts are not of one length")
 
@@ -106,10 +104,6 @@ class Points(Placed):
 
     symbol: Symbol | None = None  # by default the role's
     size: float = 6.0
-
-    @property
-    def is_filled(self) -> bool:
-        return self.symbol in ("circle", "star")
 
 
 class Bars(Placed):

@@ -15,7 +15,7 @@ from fairway.report.marks import LOOK, NAME, TICK, Bars, Limit, Line, Panel, Pla
 from fairway.text import shown
 
 _DASH: dict[str, Any] = {"solid": "-", "dash": (0, (5, 2.5)), "dot": (0, (1, 1.6))}
-_MARKER = {"circle": "o", "cross": "x", "ring": "o", "star": "*", "square": "s", "triangle": "^"}
+_FILLED, _OUTLINED = {"circle": "o", "star": "*"}, {"cross": "x", "ring": "o", "square": "s", "triangle": "^"}
 _DPI = 200
 _LARGEST = 1e150  # beyond it matplotlib's own sums overflow
 _ONE_AT_A_TIME = threading.Lock()  # what matplotlib is told of its style holds for the whole process
@@ -70,21 +70,22 @@ def _panel(place: Any, panel: Panel, explained: dict[str, Placed]) -> None:
         place.margins(x=0.16)
     _axis(place, "x", panel)
     _axis(place, "y", panel)
-    place.text(
-        0.5, 0.5, shown(panel.note, 160), color=_SOFT, wrap=True, transform=place.transAxes, ha="center", va="center"
-    )
+    middle = {"transform": place.transAxes, "ha": "center", "va": "center", "wrap": True}
+    place.text(0.5, 0.5, shown(panel.note, 160), color=_SOFT, **middle)
 
 
 def _mark(place: Any, mark: Placed, panel: Panel, style: dict[str, Any]) -> None:
-    hidden = panel.x.hides(mark.x) | panel.y.hides(mark.y)
+    look, hidden = LOOK[mark.role], panel.x.hides(mark.x) | panel.y.hides(mark.y)
     x, y = (np.clip(np.where(hidden, np.nan, side), -_LARGEST, _LARGEST) for side in (mark.x, mark.y))
     if isinstance(mark, Line):
         steps = {"drawstyle": "steps-post"} if mark.step else {}
-        place.plot(x, y, linestyle=_DASH[str(mark.dash)], linewidth=mark.width, **steps, **style)
+        place.plot(x, y, linestyle=_DASH[mark.dash or look.dash], linewidth=mark.width, **steps, **style)
     elif isinstance(mark, Points):
-        face, rim = (style["color"], 0.0) if mark.is_filled else ("none", 1.0)
-        edge = {"markeredgecolor": style["color"], "markeredgewidth": rim, "markersize": mark.size * 0.72}
-        place.plot(x, y, linestyle="none", marker=_MARKER[str(mark.symbol)], markerfacecolor=face, **edge, **style)
+        symbol = mark.symbol or look.symbol
+        face, rim = (look.colour, 0.0) if symbol in _FILLED else ("none", 1.0)
+        edge = {"markeredgecolor": look.colour, "markeredgewidth": rim, "markersize": mark.size * 0.72}
+        shape = (_FILLED | _OUTLINED)[symbol]
+        place.plot(x, y, linestyle="none", marker=shape, markerfacecolor=face, **edge, **style)
     elif isinstance(mark, Bars):
         place.barh(y, x, height=0.65, **style)
     most, after = NAME, {"xytext": (4, 0), "va": "center", "fontsize": 8, "color": _TEXT}

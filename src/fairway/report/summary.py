@@ -169,10 +169,8 @@ class _Teller:
             share = percent(self.paid / self.possible)
             yield f"{self.paid:,} of {self.possible:,} possible checks were paid for ({share})."
         if self.training + self.checks > 0:
-            left, checks = (
-                self.view.ledger.train_saved_ns / 1e9,
-                f", checks {duration(self.checks)}" if self.paid else "",
-            )
+            left = self.view.ledger.train_saved_ns / 1e9
+            checks = f", checks {duration(self.checks)}" if self.paid else ""
             saved = f"; stopping early saved about {duration(left)} of training" if left > 0 else ""
             yield f"Training took {duration(self.training)}{checks}{saved}."
         if 0 < self.counts["failed"] < self.trials:

@@ -167,7 +167,9 @@ def importance(study: Study | View) -> Chart:
     for metric, values in rows.metrics[:_METRICS]:
         numbers = np.flatnonzero(np.isfinite(values) & ~failed)
         numbers = numbers[thinned(len(numbers), _LEARNED)]
-        y = _tamed(values[numbers])
+        y = values[numbers]
+        y = np.clip(y, *(span(y) or (-np.inf, np.inf)))  # a forest would look at nothing but the outliers
+        y /= np.abs(y).max(initial=0.0) or 1.0
         if len(numbers) >= _FEWEST and y.min() < y.max():
             learned.append((metric, *_learn(np.nan_to_num(rows.cube[numbers], nan=_OUTSIDE), y)))
     if not learned:
@@ -203,10 +205,3 @@ def _learn(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.f
         shuffled = permutation_importance(forest, x[look], y[look], n_repeats=_SHUFFLES, random_state=seed)
         lost += shuffled["importances_mean"] / 2
     return np.maximum(lost, 0.0), r2
-
-
-def _tamed(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Values scaled to -1 to 1, outliers clipped: a forest would look at nothing else."""
-    drawn = span(values)
-    clipped = values if drawn is None else np.clip(values, *drawn)
-    return np.asarray(clipped / (np.abs(clipped).max(initial=0.0) or 1.0))

@@ -132,11 +132,10 @@ class Guard:
             return HTMLResponse(message("Who is there?", text, advice), 401)
         path = "/" + quote(request.scope["path"]).lstrip("/")  # two slashes would lead to another server
         rest = request.url.remove_query_params("token").query
+        onward = fill("onward.html", path=f"{path}?{rest}" if rest else path)
         cookie = f"{self._cookie}={pass_}; HttpOnly; SameSite=Strict; Path=/"
         # A page that moves on by itself, not a redirect: browsers send strict cookies only where the site itself leads.
-        return HTMLResponse(
-            fill("onward.html", path=f"{path}?{rest}" if rest else path), headers={"set-cookie": cookie}
-        )
+        return HTMLResponse(onward, headers={"set-cookie": cookie})
 
 
 def _is_foreign(headers: Headers) -> bool:

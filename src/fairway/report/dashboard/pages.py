@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 from urllib.parse import quote
@@ -87,12 +86,6 @@ def routes(desk: Desk) -> Starlette:
         last = request.headers.get("last-event-id") or request.query_params.get("last", "")
         return StreamingResponse(desk.news() if watch is None else watch.news(last), media_type="text/event-stream")
 
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        del app
-        yield
-        desk.close()
-
     answers: dict[str, Callable[[Request], Response]] = {
         "/": studies,
         "/study": study,
@@ -106,7 +99,6 @@ def routes(desk: Desk) -> Starlette:
     return Starlette(
         routes=[Route(path, answer, methods=["GET"]) for path, answer in answers.items()],
         exception_handlers={FairwayError: _sorry, HTTPException: _sorry, Exception: _sorry},
-        lifespan=lifespan,
     )
 
 
