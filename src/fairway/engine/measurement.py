@@ -75,7 +75,7 @@ def number(problem: Problem, name: str, given: Any) -> float:
     raise UsageError(f"metric {name!r} is {repr(given)[:60]}: a number is expected") from None
 
 
-def joined(problem: Problem, metrics: Mapping[str, Given], named: dict[str, Given]) -> dict[str, Given]:
+def joined(problem: Problem, metrics: Mapping[str, Given] | None, named: dict[str, Given]) -> dict[str, Given]:
     """The metrics of a mapping and those given by name, together."""
     if not isinstance(metrics, Mapping):
         example = f"{problem.objective.metric}=0.8"
