@@ -185,7 +185,8 @@ class Driver:
         nothing_to_pay = all_lazy and pace.interval == 1 and (loss > referee.bar or not lazy)
         if not nothing_to_pay:  # a rare case
             broken = lazy < len(named) and measurement.is_broken(self.problem, named)
-            report = Report(step, objective, loss, named, checkpoint, train_ns, lazy > 0, broken, last, spread)
+            fields = (step, objective, loss, named, checkpoint, train_ns, lazy > 0, broken, last, spread)
+            report = _new(Report, fields)
             payment = self._choose(report)
             if payment is not None or not all_lazy:
                 return self._check(report, payment)
