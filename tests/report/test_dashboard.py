@@ -438,8 +438,8 @@ class TestServing:
             ([url, "--port", "70000"], "a number from 0 to 65535 is expected"),
             ([url, "--host", "no.such.host.invalid", "--port", "0"], "there is no such address"),
             ([url, "--host", "x" * 70, "--port", "0"], "there is no such address"),
-            ([url, "--token", "", "--port", "0"], "a token of some letters is expected"),
-            ([url, "--token", "a\udcff", "--port", "0"], "a token of some letters is expected"),
+            ([url, "--token", "", "--port", "0"], "one or more printable characters are expected"),
+            ([url, "--token", "a\udcff", "--port", "0"], "one or more printable characters are expected"),
             (["nothing"], "sqlite:///file.db or postgresql://user@host/database is expected"),
         ):
             assert main(["dashboard", *arguments]) == 2

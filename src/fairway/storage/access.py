@@ -75,7 +75,7 @@ class Access:
 
     @contextmanager
     def talking(self, done: str) -> Iterator[None]:
-        """Turn what a driver raises into one sentence; Ctrl-C waits, lest a lock outlive its connection."""
+        """Turn what a driver raises into one sentence; Ctrl-C waits, so that no lock outlives its connection."""
         try:
             with uninterrupted():
                 yield

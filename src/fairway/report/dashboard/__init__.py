@@ -102,7 +102,7 @@ def _guarded(url: str, token: str | None, host: str, port: int, *, public: bool 
             raise
         raise MissingDependency("the live page needs starlette: pip install 'fairway[report]'") from None
     if token is not None and not (token and token.isprintable()):
-        raise UsageError(f"--token {token!r}: a token of some letters is expected")
+        raise UsageError(f"--token {token!r}: one or more printable characters are expected")
     if token is None and public and not is_loopback(host):
         token = secrets.token_urlsafe(24)
     plotly()  # or say now that it is missing
