@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import pytest
@@ -109,15 +108,3 @@ def test_what_a_log_raises_becomes_one_sentence(make_study):
 
     with pytest.raises(fw.StorageError, match=r"the log could not be read \(.*Input/output error\)"):
         make_study(storage=Unreadable())
-
-
-def test_a_forked_process_does_not_write_to_its_parents_log(make_study):
-    study = make_study()
-    child = os.fork()
-    if not child:
-        try:
-            study.ask()
-        except fw.UsageError as error:
-            os._exit(0 if "made in another process" in str(error) else 2)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
