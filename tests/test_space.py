@@ -249,3 +249,8 @@ def test_cells_of_a_log_integer_cover_the_cube():
     edges = fw.Int(1, 9, log=True).edges()
     assert edges[[0, -1]] == pytest.approx([0.0, 1.0])
     assert [fw.Int(1, 9, log=True).decode(u) for u in (edges[:-1] + edges[1:]) / 2] == list(range(1, 10))
+
+
+def test_an_integer_always_has_a_step():
+    with pytest.raises(fw.UsageError, match=r"Int\(1, 9\): step=None: a positive number is expected"):
+        fw.Int(1, 9, step=None)

@@ -106,7 +106,7 @@ class _Number(Parameter):
             raise UsageError(f"{self._name}: log=True needs low above 0")
         object.__setattr__(self, "low", plain(low))
         object.__setattr__(self, "high", plain(high))
-        if self.step is not None:
+        if self.step is not None or isinstance(self, Int):
             if not isinstance(self.step, kind) or not is_finite(self.step) or not self.step > 0:
                 raise UsageError(f"{self._name}: step={self.step!r}: a positive number is expected")
             self._check_cells(self.step)
