@@ -6,6 +6,7 @@ from fairway.errors import StudyFailed as StudyFailed
 from fairway.errors import UsageError as UsageError
 from fairway.folds import Folds as Folds
 from fairway.history import History as History
+from fairway.measured import Measured as Measured
 from fairway.parameters import Choice as Choice
 from fairway.parameters import Float as Float
 from fairway.parameters import Int as Int

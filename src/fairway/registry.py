@@ -35,6 +35,7 @@ _STORED_ONLY = {"terminators.terminator": ("AnyOf", "AllOf")}  # what `any_of` a
 _OTHERS = {
     "errors": ("FairwayError", "StorageError", "StudyFailed", "UsageError"),
     "folds": ("Folds",),
+    "measured": ("Measured",),
     "history": ("History",),
     "problem": ("Problem",),
     "space": ("Space",),

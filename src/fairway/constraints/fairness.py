@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairway.checks import is_number
+from fairway.constraints.rows import column, grouped, labels
 from fairway.errors import MissingDependency, UsageError
 
 
@@ -104,8 +105,8 @@ def group_gap(
         raise MissingDependency("group_gap needs Fairlearn: pip install 'fairway[fairlearn]'") from None
     if not callable(metric):
         raise UsageError(f"metric={metric!r}: a function of (y_true, y_pred) is expected")
-    truth, predicted = _column(y_true, "y_true"), _column(y_pred, "y_pred")
-    groups, weights = _rows(truth, predicted, sensitive_features, sample_weight)
+    truth, predicted = column(y_true, "y_true"), column(y_pred, "y_pred")
+    groups, _, weights = grouped(truth, predicted, sensitive_features, sample_weight)
 
     def measured(truth: Any, predicted: Any, **weighted: Any) -> float:
         value = metric(truth, predicted, **weighted)
@@ -126,8 +127,8 @@ def _rates(
 
     NaN for a group without such rows.
     """
-    truth, predicted = _labels(y_true, "y_true"), _labels(y_pred, "y_pred")
-    groups, weights = _rows(truth, predicted, sensitive_features, sample_weight)
+    truth, predicted = labels(y_true, "y_true"), labels(y_pred, "y_pred")
+    groups, _, weights = grouped(truth, predicted, sensitive_features, sample_weight)
     every = np.ones(len(groups)) if weights is None else weights
     counted = [every if label is None else every * (truth == label) for label in among]
     with np.errstate(invalid="ignore"):
@@ -141,75 +142,3 @@ def _difference(rates: NDArray[np.float64]) -> float:
 def _ratio(rates: NDArray[np.float64]) -> float:
     highest = float(rates.max())
     return float(rates.min()) / highest if len(rates) > 1 and highest else math.nan
-
-
-def _column(values: Any, name: str) -> NDArray[Any]:
-    column = _array(values, name)
-    if column.ndim == 2 and column.shape[1] == 1:  # noqa: PLR2004
-        column = column[:, 0]
-    if column.ndim != 1:
-        raise UsageError(f"{name} has shape {column.shape}: one value per row is expected")
-    return column
-
-
-def _array(values: Any, name: str) -> NDArray[Any]:
-    """An array of the values as they are: NaN in a list of strings stays a number."""
-    if isinstance(values, np.ma.MaskedArray):
-        raise UsageError(f"{name} is masked: remove the masked rows")
-    return np.asarray(values) if hasattr(values, "__array__") else np.array(values, dtype=object)
-
-
-def _labels(values: Any, name: str) -> NDArray[np.int64]:
-    """1 where a label is 1, and 0 where it is 0 or -1; Fairlearn accepts no other labels."""
-    column = _column(values, name)
-    seen = set(column.tolist())
-    if seen <= {0, 1} or seen <= {-1, 1}:
-        return np.asarray(column == 1, dtype=np.int64)
-    if all(is_number(value) and 0 <= value <= 1 for value in seen):
-        raise UsageError(f"{name} has values between 0 and 1: labels are expected, as in probabilities >= 0.5")
-    if any(value != value for value in seen):  # noqa: PLR0124 - NaN is the only value unlike itself
-        raise UsageError(f"{name} has missing values: 0 and 1 are expected")
-    some = sorted(map(repr, seen))
-    shown = ", ".join(some[:3]) + (", ..." if len(some) > 3 else "")  # noqa: PLR2004
-    raise UsageError(f"{name} has the labels {shown}: 0 and 1 are expected, as in {name} == {some[-1]}")
-
-
-def _rows(
-    truth: NDArray[Any], predicted: NDArray[Any], sensitive_features: Any, sample_weight: Any
-) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
-    """The group number and the weight of each row, after checking that all lengths agree."""
-    if sensitive_features is None:
-        raise UsageError("sensitive_features=None: the group of each row is expected")
-    keys = _keys(sensitive_features)
-    try:
-        weights = None if sample_weight is None else _column(sample_weight, "sample_weight").astype(float)
-    except (TypeError, ValueError):
-        raise UsageError(f"sample_weight={repr(sample_weight)[:80]}: a number for each row is expected") from None
-    for name, rows in (("y_pred", predicted), ("sensitive_features", keys), ("sample_weight", weights)):
-        if rows is not None and len(rows) != len(truth):
-            raise UsageError(f"{name} has {len(rows)} rows and y_true has {len(truth)}: equal lengths are expected")
-    if weights is not None and not (np.isfinite(weights) & (weights >= 0)).all():
-        raise UsageError("sample_weight has negative or non-finite values: numbers of at least 0 are expected")
-    number: dict[Hashable, int] = {}
-    groups = np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
-    if any(_missing(part) for key in number for part in (key if isinstance(key, tuple) else (key,))):
-        raise UsageError("sensitive_features has missing values: give these rows a group of their own, or remove them")
-    return groups, weights
-
-
-def _keys(sensitive_features: Any) -> list[Any]:
-    """The key of each row's group; several columns may come as a 2-D array, or by name."""
-    if isinstance(sensitive_features, Mapping):
-        columns = [_column(column, f"sensitive_features[{name!r}]") for name, column in sensitive_features.items()]
-        if len({len(column) for column in columns}) != 1:
-            raise UsageError("sensitive_features has columns of different lengths, or none")
-        return list(zip(*(column.tolist() for column in columns), strict=True))
-    table = _array(sensitive_features, "sensitive_features")
-    if table.ndim == 2:  # noqa: PLR2004
-        return [tuple(row) for row in table.tolist()]
-    return list(_column(table, "sensitive_features").tolist())
-
-
-def _missing(value: Any) -> bool:
-    """Whether a value is None, NaN, or pandas' NaT or NA, which cannot be compared."""
-    return value is None or type(value).__name__ in {"NAType", "NaTType"} or bool(value != value)  # noqa: PLR0124

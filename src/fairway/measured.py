@@ -1,0 +1,92 @@
+"""A measured value that knows how far it may be from the truth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from statistics import NormalDist
+from typing import Self, TypeAlias
+
+from fairway.checks import fraction, is_number, whole
+from fairway.errors import UsageError
+
+Bound: TypeAlias = Callable[[float], float]
+"""A bound of the true value, as a function of the confidence."""
+
+
+class Measured(float):
+    """A value with its standard error on the rows it was measured on; report it like a number.
+
+    Fairway's own fairness metrics and `latency` return it, and `bootstrap` makes it from any metric. A constraint with
+    `confidence=` compares the upper bound with the limit (`AtLeast`: the lower bound): by default the value plus or
+    minus z errors. A metric with a better bound gives it as a function of the confidence, `upper` or `lower`. `rows` is
+    the number of rows behind the value, if there are rows.
+
+    >>> import fairway as fw
+    >>> gap = fw.Measured(0.08, error=0.01, rows=2000)
+    >>> gap, gap + 1, round(gap.upper(0.95), 3)
+    (Measured(0.08, error=0.01), 1.08, 0.096)
+    """
+
+    __slots__ = ("_lower", "_upper", "error", "rows")
+
+    def __new__(
+        cls,
+        value: float,
+        error: float,
+        *,
+        rows: int | None = None,
+        upper: Bound | None = None,
+        lower: Bound | None = None,
+    ) -> Self:
+        """Check the numbers."""
+        if not is_number(value):
+            raise UsageError(f"Measured({value!r}): a number is expected")
+        if not is_number(error) or not (0.0 <= error < math.inf or math.isnan(error) and math.isnan(value)):
+            raise UsageError(
+                f"Measured({float(value):.6g}, error={error!r}): a finite number of at least 0 is expected"
+            )
+        for name, given in (("upper", upper), ("lower", lower)):
+            if given is not None and not callable(given):
+                raise UsageError(f"Measured: {name}={given!r}: a function of the confidence is expected")
+        measured = super().__new__(cls, value)
+        measured.error = float(error)
+        measured.rows = None if rows is None else whole(rows, "rows")
+        measured._upper, measured._lower = upper, lower
+        return measured
+
+    error: float
+    rows: int | None
+    _upper: Bound | None
+    _lower: Bound | None
+
+    def upper(self, confidence: float) -> float:
+        """The true value is at most this, with the given confidence."""
+        if self._upper is not None:
+            return float(self._upper(fraction(confidence, "confidence")))
+        return float(self) + quantile(confidence) * self.error
+
+    def lower(self, confidence: float) -> float:
+        """The true value is at least this, with the given confidence."""
+        if self._lower is not None:
+            return float(self._lower(fraction(confidence, "confidence")))
+        return float(self) - quantile(confidence) * self.error
+
+    def __repr__(self) -> str:
+        return f"Measured({float(self):.6g}, error={self.error:.3g})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _again, (float(self), self.error, self.rows, self._upper, self._lower)
+
+
+def _again(value: float, error: float, rows: int | None, upper: Bound | None, lower: Bound | None) -> Measured:
+    return Measured(value, error, rows=rows, upper=upper, lower=lower)
+
+
+def quantile(confidence: float) -> float:
+    """z: a normal variable is below it with this probability.
+
+    >>> round(quantile(0.95), 3)
+    1.645
+    """
+    return NormalDist().inv_cdf(fraction(confidence, "confidence"))
