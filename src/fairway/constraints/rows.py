@@ -22,12 +22,12 @@ class Groups(NamedTuple):
 
 def column(values: Any, name: str) -> NDArray[Any]:
     """One value per row, (n,)."""
-    column = array(values, name)
-    if column.ndim == 2 and column.shape[1] == 1:  # noqa: PLR2004
-        column = column[:, 0]
-    if column.ndim != 1:
-        raise UsageError(f"{name} has shape {column.shape}: one value per row is expected")
-    return column
+    given = array(values, name)
+    if given.ndim == 2 and given.shape[1] == 1:  # noqa: PLR2004
+        given = given[:, 0]
+    if given.ndim != 1:
+        raise UsageError(f"{name} has shape {given.shape}: one value per row is expected")
+    return given
 
 
 def array(values: Any, name: str) -> NDArray[Any]:
@@ -76,10 +76,10 @@ def grouped(truth: NDArray[Any], predicted: NDArray[Any], sensitive_features: An
 def _keys(sensitive_features: Any) -> list[Any]:
     """The key of each row's group; several columns may come as a 2-D array, or by name."""
     if isinstance(sensitive_features, Mapping):
-        columns = [column(column, f"sensitive_features[{name!r}]") for name, column in sensitive_features.items()]
-        if len({len(column) for column in columns}) != 1:
+        columns = [column(each, f"sensitive_features[{name!r}]") for name, each in sensitive_features.items()]
+        if len({len(each) for each in columns}) != 1:
             raise UsageError("sensitive_features has columns of different lengths, or none")
-        return list(zip(*(column.tolist() for column in columns), strict=True))
+        return list(zip(*(each.tolist() for each in columns), strict=True))
     table = array(sensitive_features, "sensitive_features")
     if table.ndim == 2:  # noqa: PLR2004
         return [tuple(row) for row in table.tolist()]
