@@ -20,6 +20,7 @@ checkpoints = st.builds(
     st.tuples(measured, measured, measured),
     folds=st.just(1),
     of=st.just(1),
+    errors=st.just(()),
 )
 
 
@@ -46,7 +47,7 @@ def test_columns_agree_with_single_checkpoints(rows):
     values = np.array([row.values for row in rows], float)
     paid = np.array([[value is not None for value in row.values] for row in rows])
     loss = np.array([-row.objective for row in rows])
-    amounts = feasibility.violations(PROBLEM, values, paid)
+    amounts = feasibility.violations(PROBLEM, values, paid, np.full_like(values, np.nan))
     single = [feasibility.violation(PROBLEM.constraints, row.values) for row in rows]
     np.testing.assert_allclose(amounts, [math.nan if amount is None else amount for amount in single])
     best = rows[feasibility.order(loss, amounts)[0]]
@@ -61,10 +62,9 @@ def test_the_order_puts_feasible_before_infeasible_before_unknown_before_failed(
 
 def test_without_constraints_everything_is_feasible():
     assert feasibility.violation((), ()) == 0.0
-    assert (
-        feasibility.violations(fw.Problem(fw.Minimize("m")), np.empty((3, 0)), np.empty((3, 0), bool)).tolist()
-        == [0] * 3
-    )
+    nothing = np.empty((3, 0))
+    amounts = feasibility.violations(fw.Problem(fw.Minimize("m")), nothing, nothing.astype(bool), nothing)
+    assert amounts.tolist() == [0] * 3
 
 
 def test_what_is_beyond_a_threshold_is_violated_even_where_numbers_end():
@@ -72,4 +72,4 @@ def test_what_is_beyond_a_threshold_is_violated_even_where_numbers_end():
     huge = fw.Problem(fw.Minimize("m"), [fw.AtMost("a", -1e308)])
     for problem, value in ((tiny, 1e-320), (huge, 1.7e308)):
         assert feasibility.violation(problem.constraints, (value,)) > 0
-        assert feasibility.violations(problem, np.array([[value]]), np.array([[True]]))[0] > 0
+        assert feasibility.violations(problem, np.array([[value]]), np.array([[True]]), np.array([[np.nan]]))[0] > 0

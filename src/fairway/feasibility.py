@@ -4,6 +4,9 @@ A checkpoint is *feasible* (every constraint measured, all hold), *infeasible* (
 (none violated, some not measured). Its violation is 0, positive or unknown: the sum over constraints of the measured
 value's excess over its limit, in that constraint's unit. Feasible checkpoints come first, by loss; then infeasible
 ones, by violation and loss; then unknown ones, by loss; then failed trials, which measured nothing.
+
+What is compared with a limit is the bound of a measured value: the value itself, or for a constraint with a confidence
+the value plus (`AtLeast`: minus) z errors. Nothing outside this module derives it.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ class Checkpoint(NamedTuple):
     noise: float | None = None  # of the objective, if it was reported as `Folds`
     folds: int = 1  # so far
     of: int = 1  # in all
+    errors: tuple[float | None, ...] = ()  # of the values, by constraint; None if unknown, empty if all are
 
     @property
     def provisional(self) -> bool:
@@ -36,9 +40,21 @@ class Checkpoint(NamedTuple):
         return self.folds < self.of
 
 
-def excess(constraint: Constraint, value: float) -> float:
-    """How far a measured value exceeds the limit, in the constraint's unit; 0 if it holds, infinity for NaN."""
-    over = constraint.sign * (value - constraint.threshold)
+def bound(constraint: Constraint, value: float, error: float | None = None) -> float:
+    """The number that is compared with the limit.
+
+    >>> import fairway as fw
+    >>> round(bound(fw.AtMost("eod", 0.1, confidence=0.9), 0.08, 0.01), 4)
+    0.0928
+    """
+    if not constraint.margin:
+        return value
+    return value + constraint.sign * constraint.margin * (math.nan if error is None else error)
+
+
+def excess(constraint: Constraint, value: float, error: float | None = None) -> float:
+    """How far a measured value's bound exceeds the limit, in the constraint's unit; 0 if it holds, infinity for NaN."""
+    over = constraint.sign * (bound(constraint, value, error) - constraint.threshold)
     if over <= 0.0:
         return 0.0
     if over != over:  # noqa: PLR0124 - NaN is the only value unlike itself
@@ -46,7 +62,9 @@ def excess(constraint: Constraint, value: float) -> float:
     return over / constraint.unit or _TINY
 
 
-def violation(constraints: Sequence[Constraint], values: Sequence[float | None]) -> float | None:
+def violation(
+    constraints: Sequence[Constraint], values: Sequence[float | None], errors: Sequence[float | None] = ()
+) -> float | None:
     """The violation of one checkpoint: 0 if feasible, positive if infeasible, None if unknown."""
     total = 0.0
     known = True
@@ -54,14 +72,26 @@ def violation(constraints: Sequence[Constraint], values: Sequence[float | None])
         if value is None:
             known = False
         else:
-            total += excess(constraints[i], value)
+            total += excess(constraints[i], value, errors[i] if errors else None)
     return total if known or total else None
 
 
-def violations(problem: Problem, values: NDArray[np.float64], paid: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The violation (n,) of checkpoints, from values and whether each was measured, both (n, m); NaN if unknown."""
+def bounds(problem: Problem, values: NDArray[np.float64], errors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The numbers (n, m) that are compared with the limits, from values and errors, both (n, m)."""
+    margin = np.array([constraint.sign * constraint.margin for constraint in problem.constraints])
+    return np.where(margin == 0.0, values, values + margin * errors)
+
+
+def violations(
+    problem: Problem, values: NDArray[np.float64], paid: NDArray[np.bool_], errors: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The violation (n,) of checkpoints, NaN if unknown.
+
+    From values, whether each was measured, and errors, NaN if unknown; all (n, m).
+    """
     if not problem.constraints:
         return np.zeros(len(values))
+    values = bounds(problem, values, errors)
     sign = np.array([constraint.sign for constraint in problem.constraints])
     threshold = np.array([constraint.threshold for constraint in problem.constraints])
     unit = np.array([constraint.unit for constraint in problem.constraints])
@@ -91,5 +121,5 @@ def standing(problem: Problem, checkpoint: Checkpoint) -> tuple[int, bool, float
 
 def known(problem: Problem, checkpoint: Checkpoint) -> float | None:
     """The violation of a checkpoint; None, not 0, for a provisional one, since later folds may violate a constraint."""
-    amount = violation(problem.constraints, checkpoint.values)
+    amount = violation(problem.constraints, checkpoint.values, checkpoint.errors)
     return None if checkpoint.provisional and not amount else amount

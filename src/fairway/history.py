@@ -27,6 +27,7 @@ class History:
     | `x` | (n, d) | points of the unit cube, NaN where inactive |
     | `loss` | (n,) | the objective, lower is better; NaN if failed; see `Means` if folds are missing |
     | `values` | (n, m) | the constraints' metrics, NaN if not measured |
+    | `bounds` | (n, m) | what is compared with the limits: the values, or their bounds under a `confidence` |
     | `violation` | (n,) | 0 if feasible, positive if infeasible, NaN if unknown or failed |
     | `partial` | (n,) | whether the trial ended early |
     | `step` | (n,) | the step that the row describes |
@@ -49,6 +50,7 @@ class History:
     x: NDArray[np.float64]
     loss: NDArray[np.float64]
     values: NDArray[np.float64]
+    bounds: NDArray[np.float64]
     violation: NDArray[np.float64]
     failed: NDArray[np.bool_]
     partial: NDArray[np.bool_]
@@ -77,7 +79,7 @@ class History:
     def beyond(self, i: int) -> NDArray[np.float64]:
         """Each row's excess (n,) over the limit of constraint i, in the metric's unit; inf for NaN, NaN if unknown."""
         constraint = self.problem.constraints[i]
-        over = constraint.sign * (self.values[:, i] - constraint.threshold)
+        over = constraint.sign * (self.bounds[:, i] - constraint.threshold)
         over[np.isnan(over) & np.isinf(self.violation)] = np.inf
         return np.asarray(over)
 
@@ -154,7 +156,7 @@ class Means:
 
 _KINDS = {
     np.int64: ("number", "step", "folds"),
-    np.float64: ("x", "loss", "values", "violation", "seconds", "noise"),
+    np.float64: ("x", "loss", "values", "bounds", "violation", "seconds", "noise"),
     np.bool_: ("failed", "partial"),
 }
 
@@ -164,7 +166,7 @@ class Columns:
 
     def __init__(self, space: Space, problem: Problem, seed: int) -> None:
         self._space, self._problem, self._seed = space, problem, seed
-        shapes = {"x": (len(space),), "values": (len(problem.constraints),)}
+        shapes = {"x": (len(space),), **dict.fromkeys(("values", "bounds"), (len(problem.constraints),))}
         self._buffers: dict[str, NDArray[Any]] = {
             name: np.empty((64, *shapes.get(name, ())), kind) for kind, names in _KINDS.items() for name in names
         }
@@ -191,15 +193,19 @@ class Columns:
                 self._buffers[name] = np.concatenate([old, np.empty_like(old)])
         cells: dict[str, object] = {"number": number, "x": x, "seconds": seconds, "partial": partial}
         if checkpoint is None:
-            cells |= dict.fromkeys(("loss", "values", "violation", "noise"), np.nan)
+            cells |= dict.fromkeys(("loss", "values", "bounds", "violation", "noise"), np.nan)
             cells |= {"failed": True, "step": 0, "folds": 0}
             self._means.append(np.nan, 0, {})
         else:
             amount, sign = feasibility.known(self._problem, checkpoint), self._problem.objective.sign
             hidden = checkpoint.provisional and not amount  # while folds are missing, only a violation is known
+            values = [np.nan if value is None or hidden else value for value in checkpoint.values]
+            errors = checkpoint.errors or (None,) * len(values)
+            columns = zip(self._problem.constraints, values, errors, strict=True)
             cells |= {
                 "loss": sign * checkpoint.objective,
-                "values": [np.nan if value is None or hidden else value for value in checkpoint.values],
+                "values": values,
+                "bounds": [feasibility.bound(*column) for column in columns],
                 "violation": np.nan if amount is None else amount,
                 "failed": False,
                 "step": checkpoint.step,

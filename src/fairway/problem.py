@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from fairway.checks import is_finite
+from fairway.checks import fraction, is_finite
 from fairway.errors import UsageError
+from fairway.measured import quantile
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,16 @@ class Constraint:
 
     `scale` is the unit in which the violations of several constraints are added up: by default |threshold|, or 1 if
     that is 0. It stays fixed during a study, so that ranks never change.
+
+    With a `confidence`, such as 0.9, the metric comes as `Measured` (or `Folds`), and a checkpoint counts as feasible
+    when the bound of its value at that confidence is within the limit: a margin for each checkpoint, computed from its
+    own error. It is no guarantee, since a search picks the checkpoint that looks best; `study.certify` gives one.
     """
 
     metric: str
     threshold: float
     scale: float | None = None
+    confidence: float | None = None
     sign: ClassVar[float]  # sign * (value - threshold) > 0 if the constraint is violated
     breach: ClassVar[str]  # the comparison that a violating value satisfies, for messages
 
@@ -80,7 +86,14 @@ class Constraint:
             raise UsageError(f"{kind}({self.metric!r}, {self.threshold!r}): a finite threshold is expected")
         if self.scale is not None and not (is_finite(self.scale) and self.scale > 0):
             raise UsageError(f"{kind}({self.metric!r}): scale={self.scale!r}: a positive number is expected")
-        _as_float(self, "threshold", "scale")
+        if self.confidence is not None and fraction(self.confidence, f"{kind}({self.metric!r}): confidence") < 0.5:  # noqa: PLR2004
+            raise UsageError(f"{kind}({self.metric!r}): confidence={self.confidence!r}: at least 0.5 is expected")
+        _as_float(self, "threshold", "scale", "confidence")
+
+    @cached_property
+    def margin(self) -> float:
+        """z: how many errors a value must stay within the limit; 0 without a `confidence`."""
+        return 0.0 if self.confidence is None else quantile(self.confidence)
 
     @cached_property
     def unit(self) -> float:
@@ -94,7 +107,9 @@ class AtMost(Constraint):
 
     >>> import fairway as fw
     >>> fw.AtMost("eod", 0.25)
-    AtMost(metric='eod', threshold=0.25, scale=None)
+    AtMost(metric='eod', threshold=0.25, scale=None, confidence=None)
+    >>> round(fw.AtMost("eod", 0.25, confidence=0.9).margin, 2)  # errors
+    1.28
     """
 
     sign = 1.0

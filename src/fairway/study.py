@@ -233,10 +233,7 @@ class Study:
     def best_ignoring_limits(self) -> Best | None:
         """The checkpoint with the best objective, whether or not it meets the constraints: what the limits cost."""
         found = self.owner.ledger.best_ignoring_limits
-        if found is None:
-            return None
-        number, checkpoint = found
-        return self.owner.named(number, checkpoint.step, checkpoint.objective, checkpoint.values)
+        return None if found is None else self.owner.named(*found)
 
     @property
     def trials(self) -> list[TrialRecord]:
@@ -299,7 +296,9 @@ class Study:
             import pandas as pd  # noqa: PLC0415 - optional
         except ImportError:
             raise MissingDependency("to_frame needs pandas: pip install pandas") from None
-        rows = [record.row(self.space, self.problem) for record in self.trials]
+        trials = self.trials
+        known = [name for name in self.problem.metrics if any(name in record.errors for record in trials)]
+        rows = [record.row(self.space, self.problem, errors=known) for record in trials]
         return pd.DataFrame(rows).set_index("number") if rows else pd.DataFrame()
 
 

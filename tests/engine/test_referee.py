@@ -137,5 +137,9 @@ def test_of_equal_losses_the_earlier_trial_then_the_earlier_step_is_the_best():
 
 def test_a_reason_names_what_is_broken_or_else_the_objective():
     both = referee(fw.Never(), fw.AtMost("eod", 0.25), fw.AtLeast("recall", 0.5))
-    assert both.reason(0.7, (0.3, 0.4), "why") == "eod 0.3 > 0.25 and recall 0.4 < 0.5, why"
-    assert both.reason(0.7, (0.2, None), "why") == "loss 0.7, why"
+
+    def seen(*values):
+        return Observation(1, 0.7, 0.7, values, (0, 0), None, 1, last=False)
+
+    assert both.reason(seen(0.3, 0.4), "why") == "eod 0.3 > 0.25 and recall 0.4 < 0.5, why"
+    assert both.reason(seen(0.2, None), "why") == "loss 0.7, why"

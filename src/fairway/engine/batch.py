@@ -46,6 +46,9 @@ class Batch:
         shape = (len(rows), len(self._referee.problem.constraints))
         payments = [(i, *row.payment) for i, row in enumerate(rows) if row.payment is not None]
         spreads = [(i, *row.spread) for i, row in enumerate(rows) if row.spread is not None]
+        errors = [
+            (i, j, error) for i, row in enumerate(rows) for j, error in enumerate(row.errors) if error is not None
+        ]
         return Reported(
             number=self.number,
             worker=self._referee.worker,
@@ -62,6 +65,7 @@ class Batch:
             check_ns=np.array([row.prices for row in rows], np.int64).reshape(shape),
             payments=np.array(payments, np.int64).reshape(-1, 3),
             noise=np.array(spreads, np.float64).reshape(-1, 4),
+            errors=np.array(errors, np.float64).reshape(-1, 3),
             stop_reason=self.stop_reason or None,
             over=self._over,
         )

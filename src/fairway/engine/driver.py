@@ -11,6 +11,7 @@ different moments. The user's `Trial` is a thin face on the same object.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -185,13 +186,13 @@ class Driver:
         nothing_to_pay = all_lazy and pace.interval == 1 and (loss > referee.bar or not lazy)
         if not nothing_to_pay:  # a rare case
             broken = lazy < len(named) and measurement.is_broken(self.problem, named)
-            fields = (step, objective, loss, named, checkpoint, train_ns, lazy > 0, broken, last, spread)
-            report = _new(Report, fields)
+            report = Report(step, objective, loss, named, checkpoint, train_ns, lazy > 0, broken, last, spread)
             payment = self._choose(report)
             if payment is not None or not all_lazy:
                 return self._check(report, payment)
         values, prices = referee.unmeasured, referee.all_saved
-        return _new(Observation, (step, objective, loss, values, prices, self._unpaid, train_ns, last, spread, payment))
+        unpaid = self._unpaid
+        return _new(Observation, (step, objective, loss, values, prices, unpaid, train_ns, last, spread, payment, ()))
 
     def settle(self, observation: Observation) -> Decision:
         """Have the referee rule on what was measured, and keep the row.
@@ -203,7 +204,7 @@ class Driver:
             why, best = referee.rule(self.number, observation)
             batch.add(observation)
             if why is not None and not observation.last:  # before anybody drains the row without it
-                self.reason = batch.stop_reason = referee.reason(observation.objective, observation.values, why)
+                self.reason = batch.stop_reason = referee.reason(observation, why)
         if observation.step > self.last_step:  # noqa: PLR1730 - a third of max's time
             self.last_step = observation.step
         self._mark = now = self._clock()
@@ -288,6 +289,7 @@ class Driver:
         """Take the constraints that came as values; call the others, if they are paid for, until one is violated."""
         constraints, checkpoint = self.problem.constraints, report.checkpoint
         values: list[float | None] = [None] * len(constraints)
+        errors: list[float | None] = [None] * len(constraints)
         prices = [ABSENT] * len(constraints)
         lazy: dict[int, Callable[..., float | Folds]] = {}
         for name, offer in report.offers.items():
@@ -295,26 +297,29 @@ class Driver:
             if callable(offer):
                 lazy[i], prices[i] = offer, SAVED
             else:
-                values[i], prices[i] = measurement.number(self.problem, name, offer), 0
+                values[i], errors[i] = measurement.measured(self.problem, constraints[i], offer)
+                prices[i] = 0
         if payment is not None:
             for i in self.referee.check_order(lazy):
                 name, began, self._paying = constraints[i].metric, self._clock(), True
                 try:
-                    measured = lazy[i]() if checkpoint is None else lazy[i](checkpoint)
-                    value = measurement.number(self.problem, name, measured)
-                except Exception as error:
-                    given = "" if checkpoint is None else ", called with the checkpoint"
-                    where = f"of trial {self.number} at step {report.step}{given}"
-                    error.add_note(f"raised by constraint {name!r} {where}")
+                    given = lazy[i]() if checkpoint is None else lazy[i](checkpoint)
+                    value, error = measurement.measured(self.problem, constraints[i], given)
+                except Exception as raised:
+                    late = "" if checkpoint is None else ", called with the checkpoint"
+                    where = f"of trial {self.number} at step {report.step}{late}"
+                    raised.add_note(f"raised by constraint {name!r} {where}")
                     prices[i] = ABSENT
-                    self.settle(_observed(report, values, prices, None, payment))
+                    self.settle(_observed(report, values, prices, None, payment, errors))
                     raise
                 finally:
                     self._paying = False
-                values[i], prices[i] = value, max(self._clock() - began, 1)
-                if feasibility.excess(constraints[i], value):
+                values[i], errors[i], prices[i] = value, error, max(self._clock() - began, 1)
+                if not self.referee.checks[i] and (warning := measurement.hopeless(constraints[i], given, error)):
+                    warnings.warn(warning, stacklevel=2)
+                if feasibility.excess(constraints[i], value, error):
                     break
-        return _observed(report, values, prices, feasibility.violation(constraints, values), payment)
+        return _observed(report, values, prices, feasibility.violation(constraints, values, errors), payment, errors)
 
     def _refuse_step(self, step: int) -> NoReturn:
         if step > self.last_step:
@@ -333,7 +338,9 @@ def _observed(
     prices: list[int],
     violation: float | None,
     payment: tuple[int, int] | None,
+    errors: list[float | None],
 ) -> Observation:
     step, objective, loss, _, _, train_ns, _, _, last, spread = report
-    row = (step, objective, loss, values, prices, violation, train_ns, last, spread, payment)
+    known = errors if any(error is not None for error in errors) else ()
+    row = (step, objective, loss, values, prices, violation, train_ns, last, spread, payment, known)
     return _new(Observation, row)

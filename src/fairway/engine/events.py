@@ -80,6 +80,16 @@ class Reported:
     noise: NDArray[np.float64]  # (k, 4): a row whose objective came as `Folds`, its noise, how many folds, of how many
     stop_reason: str | None = None  # the stopper's reason, where it ended the trial at the last row
     over: bool = False  # the trial had no step left after these, so that there was nothing to stop
+    errors: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 3)))
+    """(e, 3): a row, a constraint, and the error of the value that was measured there."""
+
+    def error_table(self) -> NDArray[np.float64]:
+        """The errors of `values`, (n, m); NaN if unknown."""
+        table = np.full_like(self.values, np.nan)
+        if len(self.errors):
+            row, constraint = self.errors[:, :2].astype(np.intp).T
+            table[row, constraint] = self.errors[:, 2]
+        return table
 
     @property
     def provisional(self) -> NDArray[np.bool_]:
@@ -152,7 +162,9 @@ _COLUMNS = {
     "check_ns": np.int64,
     "payments": np.int64,
     "noise": np.float64,
+    "errors": np.float64,
 }
+_LATER = ("noise", "errors")  # columns that the first logs do not have
 
 
 def claim(event: Event) -> str | None:
@@ -183,9 +195,10 @@ def from_json(data: Mapping[str, Any]) -> Event:
                 content[new] = content.pop(old)
         if kind is Reported:
             for name, dtype in _COLUMNS.items():
-                content[name] = np.array(content.get(name, []) if name == "noise" else content[name], dtype)
+                content[name] = np.array(content.get(name, []) if name in _LATER else content[name], dtype)
             content["payments"] = content["payments"].reshape(-1, 3)
             content["noise"] = _of_all(content["noise"])
+            content["errors"] = content["errors"].reshape(-1, 3)
         if kind is Told:
             content |= {name: _checkpoint(*content[name]) for name in ("checkpoint", "peak") if content.get(name)}
             content["means"] = {int(folds): float(mean) for folds, mean in content.get("means", {}).items()}
@@ -199,12 +212,16 @@ def from_json(data: Mapping[str, Any]) -> Event:
 
 
 def _checkpoint(
-    step: Any, objective: Any, values: Any, noise: Any = None, folds: Any = 1, of: Any = None
+    step: Any, objective: Any, values: Any, noise: Any = None, folds: Any = 1, of: Any = None, errors: Any = ()
 ) -> Checkpoint:
-    """A checkpoint from its JSON; older logs have no noise, or not the number of folds in all."""
-    numbers = tuple(None if value is None else float(value) for value in values)
+    """A checkpoint from its JSON; older logs have no errors, no noise, or not the number of folds in all."""
+    of = folds if of is None else of
     spread = None if noise is None else float(noise)
-    return Checkpoint(int(step), float(objective), numbers, spread, int(folds), int(folds if of is None else of))
+    return Checkpoint(int(step), float(objective), _numbers(values), spread, int(folds), int(of), _numbers(errors))
+
+
+def _numbers(values: Any) -> tuple[float | None, ...]:
+    return tuple(None if value is None else float(value) for value in values)
 
 
 def _of_all(noise: NDArray[np.float64]) -> NDArray[np.float64]:

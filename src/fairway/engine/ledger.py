@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fairway import feasibility
 from fairway.engine.events import SAVED, Asked, Ended, Enqueued, Event, Judged, Opened, Reported, Status, Told
-from fairway.engine.record import TrialRecord
+from fairway.engine.record import TrialRecord, named_errors
 from fairway.errors import StorageError
 from fairway.feasibility import Checkpoint
 from fairway.history import Columns, History
@@ -206,7 +206,7 @@ class Ledger:
     def _standing(self, so_far: Checkpoint | None, batch: Reported) -> Checkpoint:
         """The checkpoint that stands for a trial."""
         loss = self._problem.objective.sign * batch.objective
-        amounts = feasibility.violations(self._problem, batch.values, batch.check_ns >= 0)
+        amounts = feasibility.violations(self._problem, batch.values, batch.check_ns >= 0, batch.error_table())
         rows = np.flatnonzero(~batch.provisional)
         rows = rows[feasibility.order(loss[rows], amounts[rows])[:1]] if len(rows) else np.arange(len(loss))
         candidates = [_checkpoint(batch, int(i)) for i in rows]
@@ -220,10 +220,11 @@ class Ledger:
     def record(self, number: int) -> TrialRecord:
         """One trial, for people."""
         course = self.courses[number]
-        checkpoint, amount, metrics = course.checkpoint, None, {}
+        checkpoint, amount, metrics, errors = course.checkpoint, None, {}, {}
         if checkpoint is not None:
             amount = feasibility.known(self._problem, checkpoint)
             metrics = dict(zip(self._problem.metrics, (checkpoint.objective, *checkpoint.values), strict=True))
+            errors = named_errors(self._problem, checkpoint)
         return TrialRecord(
             number=number,
             params=dict(course.params),
@@ -231,6 +232,7 @@ class Ledger:
             reason=course.reason,
             step=None if checkpoint is None else checkpoint.step,
             metrics=metrics,
+            errors=errors,
             feasible=None if amount is None else amount == 0.0,
             steps=course.steps,
             training_seconds=course.train_ns / 1e9,
@@ -249,6 +251,10 @@ def _checkpoint(event: Reported, i: int) -> Checkpoint:
     values = zip(event.values[i].tolist(), event.check_ns[i].tolist(), strict=True)
     known = tuple(value if price >= 0 else None for value, price in values)
     checkpoint = Checkpoint(int(event.step[i]), float(event.objective[i]), known)
+    found = event.errors[event.errors[:, 0] == i, 1:]
+    if len(found):
+        errors = {int(constraint): error for constraint, error in found.tolist()}
+        checkpoint = checkpoint._replace(errors=tuple(errors.get(j) for j in range(len(known))))
     folds = event.noise[event.noise[:, 0] == i, 1:]
     if not len(folds):
         return checkpoint

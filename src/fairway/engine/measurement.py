@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from fairway import feasibility
 from fairway.errors import UsageError
 from fairway.folds import Folds
-from fairway.problem import Problem
+from fairway.measured import Measured
+from fairway.problem import Constraint, Problem
 
 Given: TypeAlias = float | Folds | Callable[..., float | Folds]
-"""A metric as the user reports it: a value, or a callable that measures it."""
+"""A metric as the user reports it: a value (maybe `Measured`), or a callable that measures it."""
 
 
 class Spread(NamedTuple):
@@ -56,6 +58,7 @@ class Observation(NamedTuple):
     last: bool  # no step follows, so there is nothing left to stop
     spread: Spread | None = None
     payment: tuple[int, int] | None = None  # the act by which the worker chose to pay, and what it had seen
+    errors: Sequence[float | None] = ()  # of the values, by constraint; empty if all are unknown
 
     @property
     def provisional(self) -> bool:
@@ -75,6 +78,51 @@ def number(problem: Problem, name: str, given: Any) -> float:
     raise UsageError(f"metric {name!r} is {repr(given)[:60]}: a number is expected") from None
 
 
+def measured(problem: Problem, constraint: Constraint, given: Any) -> tuple[float, float | None]:
+    """A constraint's value, and its error if it is known.
+
+    Under a confidence the error is such that z of them lead from the value to its bound: that of a `Measured` with a
+    bound of its own differs a little from its standard error.
+    """
+    value = number(problem, constraint.metric, given)
+    if isinstance(given, Folds):
+        error = None if math.isnan(given.noise) else given.noise
+    else:
+        error = given.error if isinstance(given, Measured) and not math.isnan(value) else None
+    margin = constraint.margin
+    if not constraint.confidence or math.isnan(value):
+        return value, error
+    if error is None:
+        raise UsageError(
+            f"metric {constraint.metric!r} is {repr(given)[:60]}, but its constraint has "
+            f"confidence={constraint.confidence:g}: return fw.Measured(value, error=...), or leave the confidence out"
+        )
+    if isinstance(given, Measured) and margin:
+        bound = given.upper(constraint.confidence) if constraint.sign > 0 else given.lower(constraint.confidence)
+        error = max(constraint.sign * (bound - value) / margin, 0.0)
+    return value, error
+
+
+def hopeless(constraint: Constraint, given: Any, error: float | None) -> str:
+    """A sentence if no value could pass a limit by its margin with an error like this one; else empty.
+
+    Taken to be the best value: 0 of what is to be at most, and 1 of what is to be at least.
+    """
+    room = constraint.sign * (constraint.threshold - (0.0 if constraint.sign > 0 else 1.0))
+    needed = constraint.margin * (error or 0.0)
+    if not 0.0 < room < needed:
+        return ""
+    times = (needed / room) ** 2
+    rows = given.rows if isinstance(given, Measured) else None
+    more = (
+        f"{times:.1f} times as many rows" if rows is None else f"about {math.ceil(times * rows):,} rows, not {rows:,},"
+    )
+    return (
+        f"{constraint.metric} is known to ± {needed:.3g} at {constraint.confidence:.0%} confidence, more than the "
+        f"limit of {constraint.threshold:g} leaves: no model can pass on these rows; {more} would be needed"
+    )
+
+
 def joined(problem: Problem, metrics: Mapping[str, Given] | None, named: dict[str, Given]) -> dict[str, Given]:
     """The metrics of a mapping and those given by name, together."""
     if not isinstance(metrics, Mapping):
@@ -91,7 +139,7 @@ def is_broken(problem: Problem, offers: Mapping[str, Given]) -> bool:
     return any(
         constraint.metric in offers
         and not callable(offer := offers[constraint.metric])
-        and feasibility.excess(constraint, number(problem, constraint.metric, offer))
+        and feasibility.excess(constraint, *measured(problem, constraint, offer))
         for constraint in problem.constraints
     )
 

@@ -22,10 +22,11 @@ from fairway.engine.identity import Identity
 from fairway.engine.journal import Journal, read, write
 from fairway.engine.ledger import Ledger
 from fairway.engine.log import Log
-from fairway.engine.record import Best
+from fairway.engine.record import Best, named_errors
 from fairway.engine.referee import Referee
 from fairway.engine.trial import Trial
 from fairway.errors import StorageError, UsageError
+from fairway.feasibility import Checkpoint
 from fairway.history import History
 from fairway.parameters import Value
 from fairway.seeds import fresh_seed, stream, trial_seed
@@ -72,12 +73,14 @@ class Owner:
         if incumbent is None:
             return None
         objective = self.problem.objective.sign * incumbent.loss
-        return self.named(incumbent.number, incumbent.step, objective, incumbent.values)
+        checkpoint = Checkpoint(incumbent.step, objective, incumbent.values, errors=incumbent.errors)
+        return self.named(incumbent.number, checkpoint)
 
-    def named(self, number: int, step: int, objective: float, values: Sequence[float | None]) -> Best:
+    def named(self, number: int, checkpoint: Checkpoint) -> Best:
         """A checkpoint of a trial, with its parameters and metrics by name."""
-        metrics = dict(zip(self.problem.metrics, (objective, *values), strict=True))
-        return Best(number, step, dict(self.ledger.courses[number].params), metrics)
+        metrics = dict(zip(self.problem.metrics, (checkpoint.objective, *checkpoint.values), strict=True))
+        params, errors = dict(self.ledger.courses[number].params), named_errors(self.problem, checkpoint)
+        return Best(number, checkpoint.step, params, metrics, errors)
 
     def history(self) -> History:
         """A snapshot for samplers and terminators."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fairway.engine.events import Status
+from fairway.feasibility import Checkpoint
 from fairway.parameters import Value
 from fairway.problem import Problem
 from fairway.space import Space
 
 
 class Best(NamedTuple):
-    """A checkpoint of a trial: `study.best` is the best feasible one.
+    """A checkpoint of a trial: `study.best` is the best feasible one, on the rows that the search judged by.
+
+    `errors` has the standard errors of those metrics that came as `Measured`.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=7)
@@ -26,6 +30,7 @@ class Best(NamedTuple):
     step: int
     params: Mapping[str, Value]
     metrics: Mapping[str, float | None]
+    errors: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ class TrialRecord:
     reason: str
     step: int | None
     metrics: Mapping[str, float | None]
+    errors: Mapping[str, float]  # of the metrics that came as `Measured`
     feasible: bool | None
     steps: int
     training_seconds: float
@@ -59,17 +65,24 @@ class TrialRecord:
         """Whether it was ended before it was done: by the stopper or by a timeout."""
         return self.status == "stopped"
 
-    def row(self, space: Space, problem: Problem) -> dict[str, Any]:
-        """The trial as a row of a table, with a column for every parameter and metric."""
+    def row(self, space: Space, problem: Problem, *, errors: Collection[str] = ()) -> dict[str, Any]:
+        """The trial as a row of a table: a column for every parameter and metric, and for these metrics' errors."""
         return {
             "number": self.number,
             "status": self.status,
             "feasible": self.feasible,
             **{f"param.{name}": self.params.get(name) for name in space},
             **{f"metric.{name}": self.metrics.get(name) for name in problem.metrics},
+            **{f"error.{name}": self.errors.get(name) for name in errors},
             "step": self.step,
             "steps": self.steps,
             "training_seconds": self.training_seconds,
             "check_seconds": self.check_seconds,
             "reason": self.reason,
         }
+
+
+def named_errors(problem: Problem, checkpoint: Checkpoint) -> dict[str, float]:
+    """The errors of a checkpoint's constraints that are known, by metric."""
+    known = zip(problem.constraints, checkpoint.errors, strict=False)
+    return {constraint.metric: error for constraint, error in known if error is not None}

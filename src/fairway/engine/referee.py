@@ -18,7 +18,7 @@ from fairway.engine import payment
 from fairway.engine.events import ABSENT, SAVED, Reported, Told
 from fairway.engine.measurement import Observation, Report, Spread
 from fairway.engine.payment import Pace
-from fairway.problem import Problem
+from fairway.problem import Constraint, Problem
 from fairway.stoppers.stopper import Stopper, StopperState
 
 
@@ -29,6 +29,7 @@ class Incumbent(NamedTuple):
     number: int
     step: int
     values: tuple[float | None, ...]
+    errors: tuple[float | None, ...] = ()
 
 
 class Referee:
@@ -129,7 +130,7 @@ class Referee:
 
     def rule(self, number: int, observation: Observation) -> tuple[str | None, bool]:
         """Take in one row: why the trial stops (or None), and whether this is now the best feasible checkpoint."""
-        step, _, loss, values, prices, violation, train_ns, _, spread, _ = observation
+        step, _, loss, values, prices, violation, train_ns, _, spread, _, errors = observation
         self.acts += 1
         if train_ns >= 0:
             self.train_ns += train_ns
@@ -138,7 +139,7 @@ class Referee:
             self._all_saved_rows += 1
             paid = 0
         else:
-            paid = self._tally(values, prices, late=train_ns == ABSENT)
+            paid = self._tally(values, errors, prices, late=train_ns == ABSENT)
         if self._counts_costs:
             self.state.spend(number, max(train_ns, 0), paid)
         if spread is not None and observation.provisional:
@@ -147,13 +148,20 @@ class Referee:
         if violation == 0.0:
             best = self.incumbent
             if best is None or (loss, number, step) < best[:3]:
-                self.incumbent = Incumbent(loss, number, step, tuple(values))
+                self.incumbent = Incumbent(loss, number, step, tuple(values), tuple(errors))
                 improved = True
                 if self.stopper.skip:
                     self.bar = loss
         return self.state.judge(number, step, loss, violation), improved
 
-    def _tally(self, values: Sequence[float | None], prices: Sequence[int], *, late: bool) -> int:
+    def _tally(
+        self,
+        values: Sequence[float | None],
+        errors: Sequence[float | None],
+        prices: Sequence[int],
+        *,
+        late: bool,
+    ) -> int:
         """Count what was paid and saved, and sum what was paid; what is paid late was counted as saved before."""
         paid = 0
         for i, price in enumerate(prices):
@@ -162,7 +170,8 @@ class Referee:
                 self.check_ns[i] += price
                 self.checks[i] += 1
                 self._saved[i] -= late
-                if feasibility.excess(self.problem.constraints[i], values[i]):  # type: ignore[arg-type]
+                error = errors[i] if errors else None
+                if feasibility.excess(self.problem.constraints[i], values[i], error):  # type: ignore[arg-type]
                     self.violated[i] += 1
             elif price == SAVED and not late:
                 self._saved[i] += 1
@@ -185,15 +194,23 @@ class Referee:
                 self.rule(event.number, observation)
         self.acts = acts
 
-    def reason(self, objective: float, values: Sequence[float | None], verdict: str) -> str:
+    def reason(self, observation: Observation, verdict: str) -> str:
         """A sentence: what was measured, then why that stops the trial."""
+        errors = observation.errors or self.unmeasured
         broken = [
-            f"{constraint.metric} {value:.4g} {constraint.breach} {constraint.threshold:g}"
-            for constraint, value in zip(self.problem.constraints, values, strict=True)
-            if value is not None and feasibility.excess(constraint, value)
+            _breach(constraint, value, error)
+            for constraint, value, error in zip(self.problem.constraints, observation.values, errors, strict=True)
+            if value is not None and feasibility.excess(constraint, value, error)
         ]
-        measured = " and ".join(broken) or f"{self.problem.objective.metric} {objective:.4g}"
+        measured = " and ".join(broken) or f"{self.problem.objective.metric} {observation.objective:.4g}"
         return f"{measured}, {verdict}"
+
+
+def _breach(constraint: Constraint, value: float, error: float | None) -> str:
+    """How a value breaks its limit, or its bound does."""
+    number = feasibility.bound(constraint, value, error)
+    measured = f"{value:.4g}" if number == value else f"{number:.4g} ({value:.4g} {'+-'[constraint.sign < 0]} margin)"
+    return f"{constraint.metric} {measured} {constraint.breach} {constraint.threshold:g}"
 
 
 def observations(event: Reported, problem: Problem) -> Iterator[Observation]:
@@ -204,10 +221,13 @@ def observations(event: Reported, problem: Problem) -> Iterator[Observation]:
     payments = {row: (act, seen) for row, act, seen in event.payments.tolist()}
     trained = event.step[event.train_ns >= 0]
     final = int(trained.max()) if event.over and len(trained) else event.total
+    errors: dict[int, list[float | None]] = {}
+    for row, constraint, error in event.errors.tolist():
+        errors.setdefault(int(row), [None] * len(constraints))[int(constraint)] = error
     rows = zip(*(column.tolist() for column in columns), strict=True)
     for i, (step, objective, row, prices, train_ns) in enumerate(rows):
         values = [value if price >= 0 else None for value, price in zip(row, prices, strict=True)]
-        violation = feasibility.violation(constraints, values)
+        violation = feasibility.violation(constraints, values, errors.get(i, ()))
         last = step in (final, event.total) or train_ns == ABSENT
         yield Observation(
             step,
@@ -220,4 +240,5 @@ def observations(event: Reported, problem: Problem) -> Iterator[Observation]:
             last,
             spreads.get(i),
             payments.get(i),
+            errors.get(i, ()),
         )

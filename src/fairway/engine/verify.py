@@ -161,9 +161,10 @@ class _Worker:
     def _would_pay(self, number: int, row: Observation, *, lazy: bool) -> bool:
         """Whether the referee pays at a row, by the rule that the trial asked."""
         constraints = self._referee.problem.constraints
+        columns = zip(constraints, row.values, row.errors or self._referee.unmeasured, row.prices, strict=True)
         broken = any(
-            price == 0 and value is not None and feasibility.excess(constraint, value) > 0
-            for constraint, value, price in zip(constraints, row.values, row.prices, strict=True)
+            price == 0 and value is not None and feasibility.excess(constraint, value, error) > 0
+            for constraint, value, error, price in columns
         )
         report = Report(row.step, row.objective, row.loss, {}, None, row.train_ns, lazy, broken, row.last)
         return self._referee.pays(number, self._paces[number], report)
@@ -183,7 +184,7 @@ class _Worker:
                 wrong = f"{where}: constraints were not paid for, and should have been"
                 self._result.expect(holds=not missed, otherwise=wrong)
         why, _ = self._referee.rule(number, row)
-        reason = None if why is None or row.last else self._referee.reason(row.objective, row.values, why)
+        reason = None if why is None or row.last else self._referee.reason(row, why)
         written = event.stop_reason if i == len(event.step) - 1 else None
         if written is not None:
             self._stops[number] = written

@@ -171,15 +171,17 @@ def _curve(problem: Problem, batches: Sequence[Reported]) -> Curve:
     """One trial's batches, joined; a check that was paid late joins the row of its step."""
     names = ("step", "objective", "values", "train_ns", "check_ns")
     columns = [np.concatenate([getattr(batch, name) for batch in batches]) for name in names]
-    step, _, values, train_ns, check_ns = columns
+    columns.append(np.concatenate([batch.error_table() for batch in batches]))
+    step, _, values, train_ns, check_ns, errors = columns
     for row in np.flatnonzero(train_ns < 0):
         paid = check_ns[row] >= 0
         for at in np.flatnonzero((step == step[row]) & (train_ns >= 0))[-1:]:
-            values[at, paid], check_ns[at, paid] = values[row, paid], check_ns[row, paid]
+            for column in (values, errors, check_ns):
+                column[at, paid] = column[row, paid]
     kept = train_ns >= 0 if (train_ns >= 0).any() else slice(None)  # none is where it was told without a loop
-    step, objective, values, train_ns, check_ns = (column[kept] for column in columns)
+    step, objective, values, train_ns, check_ns, errors = (column[kept] for column in columns)
     paid = check_ns >= 0
-    amount = feasibility.violations(problem, values, paid)
+    amount = feasibility.violations(problem, values, paid, errors)
     stratum = np.where(np.isnan(amount), 0, np.where(amount == 0.0, 1, 2))
     spent = np.maximum(train_ns, 0) + np.where(paid, check_ns, 0).sum(axis=1)
     return Curve(step, objective, np.where(paid, values, np.nan), stratum, np.cumsum(spent) / 1e9)

@@ -35,11 +35,11 @@ def _events() -> list[Event]:
         noise = np.array([[0, 0.25, 2, 5]], float) if number else np.empty((0, 4))
         payments = np.array([[0, 3, 1]]) if number else np.empty((0, 3), np.int64)
         table, check_ns = np.array(values, float), np.full(np.shape(values), -2)
-        return Reported(
-            number, 0, 2, 1, 0, None, 1, ints, np.array(step), floats, table, ints, check_ns, payments, noise, "why"
-        )
+        errors = np.array([[0, 1, 0.01]]) if number else np.empty((0, 3))
+        columns = (ints, np.array(step), floats, table, ints, check_ns, payments, noise)
+        return Reported(number, 0, 2, 1, 0, None, 1, *columns, stop_reason="why", errors=errors)
 
-    best = Checkpoint(2, 0.1 + 0.2, (None, math.nan, -math.inf), 0.5, 2, 5)
+    best = Checkpoint(2, 0.1 + 0.2, (None, math.nan, -math.inf), 0.5, 2, 5, (None, None, 0.1))
     return [
         Opened(0, {"space": {"größe": {"kind": "Float", "low": 1e-300, "high": 1.0}}, "seed": 7}),
         Enqueued({"größe": 0.1, "text": "naïve 树 🌳 'quoted' \\", "flag": True, "nothing": None}),

@@ -20,6 +20,7 @@ from fairway.integrations.optuna.table import (
     excess,
     objective_of,
 )
+from fairway.measured import Measured
 from fairway.problem import Constraint, Minimize, Problem
 from fairway.stoppers.ace import ACE
 from fairway.stoppers.stopper import Stopper
@@ -47,12 +48,13 @@ class _OptunaBridge(Bridge[int]):
     def _take_in(self, theirs: FrozenTrial) -> None:
         """End a trial that has ended in Optuna; if it ran in another process, report first what it reported there."""
         if theirs.number not in self.running:
-            paid: Mapping[str, Mapping[str, float]] = theirs.user_attrs.get(_PAID, {})
+            paid: Mapping[str, Mapping[str, float | Sequence[float]]] = theirs.user_attrs.get(_PAID, {})
             trial = self.begin(theirs.number)
             for step, value in sorted(theirs.intermediate_values.items()):
                 if trial.stopped or not math.isfinite(value):
                     break
-                metrics = {self.problem.objective.metric: value, **paid.get(str(step), {})}
+                checks = {name: _read(one) for name, one in paid.get(str(step), {}).items()}
+                metrics = {self.problem.objective.metric: value, **checks}
                 trial.report(metrics, step=max(step, trial.last_step + 1))
         failed = theirs.state == TrialState.FAIL
         self.end(theirs.number, failed="failed in Optuna, or reported nothing" if failed else "")
@@ -143,12 +145,13 @@ def _write_constraints(trial: optuna.Trial, bridge: _OptunaBridge, ours: Trial) 
     standing = bridge.standing(ours) if constraints else None
     if standing is None:
         return
-    values = {each.metric: value for each, value in zip(constraints, standing.values, strict=True)}
-    measured = {name: value for name, value in values.items() if value is not None}
+    errors = standing.errors or (None,) * len(constraints)
+    known = {each.metric: pair for each, *pair in zip(constraints, standing.values, errors, strict=True)}
+    measured = {name: v if error is None else [v, error] for name, (v, error) in known.items() if v is not None}
     paid = trial.user_attrs.get(_PAID, {})
     if measured and paid.get(str(standing.step)) != measured:
         trial.set_user_attr(_PAID, {**paid, str(standing.step): measured})
-    over = {each.metric: excess(each, values[each.metric]) for each in constraints}
+    over = {each.metric: excess(each, *known[each.metric]) for each in constraints}
     changed = {name: value for name, value in over.items() if trial.constraints.get(name) != value}
     if changed:  # `set_constraint` takes each only once, and the best checkpoint of a trial changes
         storage = trial.storage
@@ -156,3 +159,8 @@ def _write_constraints(trial: optuna.Trial, bridge: _OptunaBridge, ours: Trial) 
         key = storage.get_trial_id_from_study_id_trial_number(study, trial.number)
         for name, value in changed.items():
             storage.set_trial_system_attr(key, f"constraints:{name}", value)
+
+
+def _read(paid: float | Sequence[float]) -> float:
+    """A check as it was kept: a value, or a value and its error."""
+    return Measured(*paid) if isinstance(paid, Sequence) else paid

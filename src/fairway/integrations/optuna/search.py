@@ -222,7 +222,10 @@ def to_optuna(study: Study, storage: Any = None, name: str | None = None) -> opt
     for record in study.trials:
         if record.status == "running":
             continue
-        over = {each.metric: excess(each, record.metrics.get(each.metric)) for each in constraints}
+        over = {
+            each.metric: excess(each, record.metrics.get(each.metric), record.errors.get(each.metric))
+            for each in constraints
+        }
         there.add_trial(
             optuna.trial.create_trial(
                 state=states[record.status],

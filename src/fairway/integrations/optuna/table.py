@@ -10,6 +10,7 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState
 
+from fairway import feasibility
 from fairway.errors import UsageError
 from fairway.feasibility import Checkpoint
 from fairway.history import Columns, History
@@ -121,9 +122,9 @@ def history_of(study: optuna.Study, trials: Sequence[FrozenTrial], table: Table,
     return columns.snapshot(pending)
 
 
-def excess(constraint: Constraint, value: float | None) -> float:
+def excess(constraint: Constraint, value: float | None, error: float | None) -> float:
     """How far a value lies beyond the limit, as Optuna expects it; NaN and infinity count as measured and violated."""
     if value is None:
         return UNKNOWN
-    over = constraint.sign * (value - constraint.threshold)
+    over = constraint.sign * (feasibility.bound(constraint, value, error) - constraint.threshold)
     return over if math.isfinite(over) else UNKNOWN / 2

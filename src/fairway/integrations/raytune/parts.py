@@ -21,7 +21,7 @@ from ray.tune.utils import flatten_dict
 
 from fairway import feasibility
 from fairway.engine.events import ABSENT
-from fairway.engine.measurement import Observation
+from fairway.engine.measurement import Observation, measured
 from fairway.errors import SpaceExhausted, UsageError
 from fairway.integrations.bridge import Bridge
 from fairway.integrations.raytune.report import MEASURED, Board
@@ -57,13 +57,15 @@ class TuneBridge(Bridge[str]):
         if not _is_number(result.get(metric)):
             there = ", ".join(name for name, value in result.items() if _is_number(value) and "/" not in name)
             raise UsageError(f"the objective {metric!r} was not reported; what was: {there}")
-        objective, (values, prices, train_ns, last) = float(result[metric]), self._measured(result)
+        objective, (values, errors, prices, train_ns, last) = float(result[metric]), self._measured(result)
         if not driver.has_begun:
             driver.begin(None)
         if math.isfinite(objective):
-            loss, amount = problem.objective.sign * objective, feasibility.violation(problem.constraints, values)
+            loss = problem.objective.sign * objective
+            amount = feasibility.violation(problem.constraints, values, errors)
             last = last or step == driver.total
-            driver.settle(Observation(step, objective, loss, values, prices, amount, train_ns, last))
+            row = (step, objective, loss, values, prices, amount, train_ns, last)
+            driver.settle(Observation(*row, errors=errors))
         else:
             driver.fail(f"{metric} is {objective} at step {step}")
         self._longest = max(self._longest, step)
@@ -72,15 +74,21 @@ class TuneBridge(Bridge[str]):
             return driver.reason or f"step {step} is the last that the stopper allows"
         return driver.reason
 
-    def _measured(self, result: Mapping[str, Any]) -> tuple[list[float | None], list[int], int, bool]:
-        """What `report` measured, or what a plain result says: values, prices, training time, and if it is the last."""
+    def _measured(
+        self, result: Mapping[str, Any]
+    ) -> tuple[list[float | None], list[float | None], list[int], int, bool]:
+        """What `report` measured, or a plain result says: values, errors, prices, training time, if it is the last."""
         if isinstance(result.get(MEASURED), str):
-            values, prices, train_ns, last = json.loads(result[MEASURED])
-            return values, prices, train_ns, last
-        given = [result.get(constraint.metric) for constraint in self.problem.constraints]
-        known = [float(value) if _is_number(value) and not math.isnan(value) else None for value in given]  # type: ignore[arg-type]
+            values, errors, prices, train_ns, last = json.loads(result[MEASURED])
+            return values, errors, prices, train_ns, last
+        pairs: list[tuple[float | None, float | None]] = []
+        for constraint in self.problem.constraints:
+            given = result.get(constraint.metric)
+            known = _is_number(given) and not math.isnan(given)  # type: ignore[arg-type]
+            pairs.append(measured(self.problem, constraint, given) if known else (None, None))
         train_ns = round(1e9 * float(result.get("time_this_iter_s", 0.0)))
-        return known, [ABSENT if value is None else 0 for value in known], train_ns, bool(result.get("done", False))
+        prices = [ABSENT if value is None else 0 for value, _ in pairs]
+        return [v for v, _ in pairs], [e for _, e in pairs], prices, train_ns, bool(result.get("done", False))
 
     def end_with(self, trial_id: str, result: Mapping[str, Any] | None = None, *, error: bool = False) -> None:
         """End a trial, with an error or after a last result.

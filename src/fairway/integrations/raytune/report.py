@@ -130,8 +130,8 @@ class _Reporter:
             self._driver.settle(observed)
             values = zip(names, observed.values, strict=True)
             known = {name: math.nan if value is None else value for name, value in values}
-            measured = [list(observed.values), list(observed.prices), observed.train_ns, observed.last]
-            known[MEASURED] = json.dumps(measured)
+            columns = (list(observed.values), list(observed.errors), list(observed.prices))
+            known[MEASURED] = json.dumps([*columns, observed.train_ns, observed.last])
         tune.report({**metrics, **known}, checkpoint=checkpoint)
         self._driver.train_since()
 
