@@ -1,3 +1,4 @@
+from fairway.engine.certificate import Certificate as Certificate
 from fairway.engine.decision import Decision as Decision
 from fairway.engine.trial import Trial as Trial
 from fairway.errors import FairwayError as FairwayError
@@ -5,6 +6,7 @@ from fairway.errors import StorageError as StorageError
 from fairway.errors import StudyFailed as StudyFailed
 from fairway.errors import UsageError as UsageError
 from fairway.folds import Folds as Folds
+from fairway.fresh import FreshRows as FreshRows
 from fairway.history import History as History
 from fairway.measured import Measured as Measured
 from fairway.parameters import Choice as Choice

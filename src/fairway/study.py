@@ -7,19 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
+from fairway import fresh
 from fairway.checks import whole
-from fairway.engine.events import Enqueued, Status
+from fairway.constraints.rows import group_keys
+from fairway.engine.certificate import Certificate, certificate
+from fairway.engine.events import Enqueued, Noted, Searched, Status
 from fairway.engine.identity import Identity
 from fairway.engine.log import Log
 from fairway.engine.measurement import Given
 from fairway.engine.owner import Owner
 from fairway.engine.record import Best, TrialRecord
-from fairway.engine.trial import Trial
+from fairway.engine.trial import Trial, jsonable_notes
 from fairway.errors import MissingDependency, UsageError
 from fairway.history import History
 from fairway.parameters import Parameter, Value
 from fairway.problem import Constraint, Objective, Problem
 from fairway.runners import optimize
+from fairway.runners.certify import Certifier, Evaluate
 from fairway.runners.rebuild import rebuild
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
@@ -97,6 +101,7 @@ class Study:
         identity = Identity(self.space, self.problem, seed, self.sampler, self.stopper, self.terminator)
         self.owner = Owner(identity, self.log)
         self.seed = self.owner.seed
+        self._certified: Certificate | None = None  # what this process certified last
 
     def __repr__(self) -> str:
         best, objective = self.best, self.problem.objective.metric
@@ -222,7 +227,111 @@ class Study:
             raise UsageError("there is no best model to build: nothing within the limits was found so far")
         return rebuild(best, trial_seed(self.seed, best.number), self.problem, function)
 
+    def certify(
+        self,
+        evaluate: Evaluate,
+        train: Callable[[Trial], Any] | None = None,
+        *,
+        models: Callable[[Best], Any] | None = None,
+        confidence: float = 0.95,
+        at_most: int = 10,
+        rows: Any = None,
+        uses: int = 1,
+        progress: bool | None = None,
+    ) -> Certificate:
+        """Find a model whose limits hold on rows that the search never saw, with this confidence.
+
+        A search returns, out of many noisy measurements, the one that looks feasible, so its best model often breaks
+        its limits on fresh rows. Here at most `at_most` checkpoints are put in an order, from safe to bold, and tested
+        on the fresh rows until one fails. All that passed respect the limits, and the best of them is the certified
+        model. `Certificate` says what was found, or how many rows it would take.
+
+        `evaluate` takes a model and returns evidence for each limit: it is an `fw.FreshRows`, or a function that
+        returns kinds of `fairway.evidence` by metric. `train` is the function that was optimised, run once more for
+        each promising trial; where it returns a booster of LightGBM or XGBoost, or hands over a `checkpoint` with each
+        report, it is measured at many steps on the way, which gives more candidates. `models` takes a `Best` and
+        returns its model instead, say from a file.
+
+        Rows are spent by being looked at: a second certificate on the same rows is refused, unless the first call
+        reserved `uses` of them, each at its share of the level. `rows` identifies them (those of `FreshRows` do), and
+        is compared with the rows that `searched_by` was told of. What is tested is in the log before anything is
+        evaluated, so a call that was cut off resumes, and `fairway verify` makes every test again.
+
+        >>> import numpy as np, fairway as fw
+        >>> from fairway.constraints import demographic_parity_difference
+        >>> x = np.random.default_rng(0).normal(size=(6000, 2))
+        >>> group = np.random.default_rng(1).integers(0, 2, 6000)
+        >>> truth = x[:, 0] + 0.3 * group + x[:, 1] > 0
+        >>> judge, rest = slice(0, 3000), slice(3000, 6000)
+        >>> def train(trial):
+        ...     def model(rows, weight=trial.params["weight"]):
+        ...         return (rows[:, 0] + weight * rows[:, 1] > 0).astype(int)
+        ...     right = (model(x[judge]) == truth[judge]).mean()
+        ...     gap = demographic_parity_difference(truth[judge], model(x[judge]), sensitive_features=group[judge])
+        ...     trial.report(accuracy=right, parity=gap)
+        ...     return model
+        >>> study = fw.Study({"weight": fw.Float(0, 1)}, fw.Maximize("accuracy"), fw.AtMost("parity", 0.1), seed=0)
+        >>> study.optimize(train, trials=20)
+        >>> fresh = fw.FreshRows(x[rest], truth[rest], groups=group[rest], parity=demographic_parity_difference)
+        >>> study.certify(fresh, train).certified
+        True
+        """
+        found = Certifier(
+            self.owner,
+            evaluate,
+            train=train,
+            models=models,
+            confidence=confidence,
+            at_most=at_most,
+            rows=rows,
+            uses=uses,
+            progress=progress,
+        ).run()
+        self._certified = found
+        return found
+
+    def searched_by(self, rows: Any, *, groups: Any = None) -> None:
+        """Say which rows the search trains or judges by, so that `certify` can tell whether fresh rows are fresh.
+
+        Only hashes are kept, of 8 bytes a row. `groups` are the rows' groups: one that is missing from the fresh rows
+        is then noticed.
+        """
+        hashed = fresh.hashes(rows)
+        names = None if groups is None else sorted({str(name) for name in group_keys(groups)})
+        self.owner.journal.append(Searched(len(hashed), fresh.pack(hashed), names))
+
+    def note(self, trial: int | None = None, /, **jsonable: Any) -> None:
+        """Keep something that was learned after the search, such as a test score: of a trial, or of the study.
+
+        >>> import fairway as fw
+        >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
+        >>> study.optimize(lambda trial: 0.5, trials=1)
+        >>> study.note(study.best.number, test_loss=0.52)
+        >>> study.trials[0].notes
+        {'test_loss': 0.52}
+        """
+        number = None if trial is None else whole(trial, "trial", least=0)
+        if number is not None and number >= len(self.owner.ledger.courses):
+            raise UsageError(f"note: there is no trial {number}; the study has {len(self.owner.ledger.courses)}")
+        self.owner.journal.append(Noted(number, jsonable_notes(jsonable), self.owner.clock.at()))
+
     # What a user reads
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """What the last certification found; None before one. Its `model` is there in the process that made it."""
+        over = [one for one in self.owner.ledger.certifications if one.is_over and one.tests]
+        if not over:
+            return None
+        found = certificate(self.problem, over[-1], self.owner.ledger.courses)
+        mine = self._certified
+        same = mine is not None and (mine.number, mine.step, mine.digest) == (found.number, found.step, found.digest)
+        return mine if same else found
+
+    @property
+    def notes(self) -> Mapping[str, Any]:
+        """What was noted of the study."""
+        return dict(self.owner.ledger.notes)
 
     @property
     def best(self) -> Best | None:

@@ -7,9 +7,9 @@ constraint tells what was never measured from what was measured as NaN: see `ABS
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,10 +148,67 @@ class Ended:
     at: float
 
 
-Event: TypeAlias = Opened | Enqueued | Asked | Reported | Told | Judged | Ended
-_KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Opened, Enqueued, Asked, Reported, Told, Judged, Ended)
-}
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Something that was learned after the search: of a trial, or of the study if `number` is None."""
+
+    number: int | None
+    notes: Mapping[str, Any]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """Rows that the search trained or judged by; `hashes` is what `rows.hashes` makes of them, packed."""
+
+    rows: int
+    hashes: str
+    groups: Sequence[str] | None = None  # that occur among them, where there are groups
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """Checkpoints of a finished trial, measured after the search on the rows that the search judged by."""
+
+    number: int
+    step: Sequence[int]  # (n,)
+    objective: Sequence[float]  # (n,)
+    values: Sequence[Sequence[float]]  # (n, m)
+    errors: Sequence[Sequence[float | None]]  # (n, m); None if unknown
+    cuts: bool  # one training gave the models of all these steps
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """What will be tested on fresh rows, and how: written before anything is evaluated on them."""
+
+    certification: int  # counted from 0
+    candidates: Sequence[Sequence[Any]]  # in order: trial, step, objective, values and errors of each
+    confidence: float
+    uses: int  # certifications that may share these rows, each at its part of the level
+    at_most: int
+    rows: int | None  # None: not known
+    hashes: str | None  # of the fresh rows, packed
+    overlap: int | None  # fresh rows equal to one of the search; None: not checked
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """What the fresh rows say of one candidate: for each limit the evidence as JSON, and its p-value."""
+
+    certification: int
+    place: int  # among the candidates
+    evidence: Mapping[str, Mapping[str, Any]]
+    p_values: Mapping[str, float]
+    digest: str | None  # of the model's decisions
+    at: float
+
+
+Event: TypeAlias = (
+    Opened | Enqueued | Asked | Reported | Told | Judged | Ended | Noted | Searched | Surveyed | Sealed | Tested
+)
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 _RENAMED = {"losses": "times_lost", "verdict": "stop_reason"}  # as the first version called them
 _COLUMNS = {
     "acts": np.int64,
@@ -177,6 +234,10 @@ def claim(event: Event) -> str | None:
         return f"worker {event.worker}"
     if isinstance(event, Asked):
         return f"asked {event.number}"
+    if isinstance(event, Sealed):
+        return f"sealed {event.certification}"
+    if isinstance(event, Tested):
+        return f"tested {event.certification} {event.place}"
     return f"told {event.number}" if isinstance(event, Told) else None
 
 
@@ -205,6 +266,13 @@ def from_json(data: Mapping[str, Any]) -> Event:
         if kind is Judged:
             content |= {name: float(content[name]) for name in ("value", "threshold")}
             content |= {name: int(content[name]) for name in ("worker", "finished")}
+        if kind is Surveyed:
+            content["objective"] = [float(value) for value in content["objective"]]
+            content["values"] = [[float(value) for value in row] for row in content["values"]]
+        if kind is Sealed:
+            content["candidates"] = [
+                (*each[:2], float(each[2]), *map(_numbers, each[3:])) for each in content["candidates"]
+            ]
         event: Event = kind(**content)
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{str(data)[:80]!r}: no event of a fairway log") from error

@@ -13,7 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway import feasibility
-from fairway.engine.events import SAVED, Asked, Ended, Enqueued, Event, Judged, Opened, Reported, Status, Told
+from fairway.engine.certification import Certification
+from fairway.engine.events import (
+    SAVED,
+    Asked,
+    Ended,
+    Enqueued,
+    Event,
+    Judged,
+    Noted,
+    Opened,
+    Reported,
+    Sealed,
+    Searched,
+    Status,
+    Tested,
+    Told,
+)
 from fairway.engine.record import TrialRecord, named_errors
 from fairway.errors import StorageError
 from fairway.feasibility import Checkpoint
@@ -73,6 +89,9 @@ class Ledger:
         self.best: tuple[int, Checkpoint] | None = None  # the best feasible checkpoint, and its trial
         self.best_ignoring_limits: tuple[int, Checkpoint] | None = None
         self.train_saved_ns = 0
+        self.notes: Mapping[str, Any] = {}  # of the study
+        self.searched: list[Searched] = []  # rows that the search saw
+        self.certifications: list[Certification] = []
 
     def still(self) -> Ledger:
         """A snapshot; copies only the running trials."""
@@ -82,6 +101,7 @@ class Ledger:
         for number, course in still.running.items():
             still.courses[number] = course
         still.queue, still.counts, still.verdicts = self.queue.copy(), dict(self.counts), list(self.verdicts)
+        still.certifications = copy.deepcopy(self.certifications)
         still.terminators, still.columns = dict(self.terminators), copy.copy(self.columns)
         return still
 
@@ -103,6 +123,26 @@ class Ledger:
             self.verdicts.append(event)
         elif isinstance(event, Ended):
             self.ended = event.reason
+        elif isinstance(event, Noted):
+            self._noted(event)
+        elif isinstance(event, Searched):
+            self.searched.append(event)
+        elif isinstance(event, Sealed):
+            self.certifications.append(Certification(event))
+        elif isinstance(event, Tested):
+            self._tested(event)
+
+    def _noted(self, event: Noted) -> None:
+        if event.number is None:
+            self.notes = {**self.notes, **event.notes}
+        elif event.number < len(self.courses):
+            course = self.courses[event.number]
+            course.notes = {**course.notes, **event.notes}
+
+    def _tested(self, event: Tested) -> None:
+        if event.certification >= len(self.certifications):
+            raise StorageError(f"the log tests for certification {event.certification}, never sealed: it is damaged")
+        self.certifications[event.certification].add(event)
 
     def _asked(self, event: Asked) -> None:
         if event.number != len(self.courses):

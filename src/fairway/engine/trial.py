@@ -113,10 +113,18 @@ class Trial:
         return decision
 
     def note(self, **jsonable: Any) -> None:
-        """Keep something beside the metrics; it is stored with the finished trial."""
+        """Keep something beside the metrics; it is stored with the finished trial. Later, use `study.note`."""
         if self.status != "running":
-            raise UsageError(f"trial {self.number} was told already ({self.status}); it takes no more notes")
-        try:
-            self.driver.notes.update(json.loads(json.dumps(jsonable, allow_nan=False)))
-        except (TypeError, ValueError) as error:
-            raise UsageError(f"note: {error}; text, finite numbers, lists and dicts are expected") from None
+            raise UsageError(
+                f"trial {self.number} was told already ({self.status}): "
+                f"note it with study.note({self.number}, ...)"
+            )
+        self.driver.notes.update(jsonable_notes(jsonable))
+
+
+def jsonable_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
+    """Notes as the log keeps them."""
+    try:
+        return dict(json.loads(json.dumps(notes, allow_nan=False)))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"note: {error}; text, finite numbers, lists and dicts are expected") from None

@@ -24,9 +24,11 @@ from fairway.runners.evaluate import is_measured
 from fairway.stoppers.never import Never
 
 
-def rebuild(best: Best, seed: int, problem: Problem, function: Callable[[Trial], Any]) -> Any:
+def rebuild(
+    best: Best, seed: int, problem: Problem, function: Callable[[Trial], Any], *, driver: Again | None = None
+) -> Any:
     """What a function returns when it runs again up to a checkpoint; warns if its metrics come out differently."""
-    again = Again(best, problem)
+    again = driver or Again(best, problem)
     model = function(Trial(best.number, best.params, seed=seed, driver=again))
     name = problem.objective.metric
     if model is None or is_measured(problem, model):

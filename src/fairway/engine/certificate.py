@@ -1,0 +1,243 @@
+"""A certificate as people read it: what was tested on fresh rows, what passed, and one sentence about it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fairway.engine.certification import Candidate, Certification
+from fairway.engine.ledger import Course
+from fairway.evidence import Decisions, Evidence, from_json, rows_needed
+from fairway.parameters import Value
+from fairway.problem import Constraint, Problem
+from fairway.text import beside, bound, counted, named, number, percent
+
+_FAR = 2.0  # a share of positive decisions so many times the base rate, or less than its part, is told
+_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_PLACES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_OTHER_LEVELS = (0.9, 0.8)
+
+
+class Finding(NamedTuple):
+    """What the fresh rows say of one limit of one model."""
+
+    constraint: Constraint
+    evidence: Evidence
+    p_value: float
+
+    @property
+    def value(self) -> float:
+        """The metric on the fresh rows."""
+        return self.evidence.value
+
+
+class Attempt(NamedTuple):
+    """One candidate that was tested."""
+
+    candidate: Candidate
+    passed: bool
+    findings: tuple[Finding, ...]
+
+    @property
+    def p_value(self) -> float:
+        """The largest of the limits' p-values, which decides."""
+        return max((finding.p_value for finding in self.findings), default=0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What `study.certify` found: a model whose limits hold on rows that nobody searched by, or why there is none.
+
+    `model` is the very object that was tested (None where the certificate is read from a log), `digest` a hash of its
+    decisions on the fresh rows. `number`, `step`, `params` and `metrics` name the certified checkpoint and what the
+    search measured there; without a certificate, the first candidate that failed. `tested` has every candidate in the
+    order of the tests, each with its findings: value, rows, cells and p-value of each limit. `str()` is one sentence.
+
+    >>> import fairway as fw
+    >>> from fairway.evidence import Mean
+    >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("errors", 0.1)], seed=0)
+    >>> study.optimize(lambda trial: {"auc": 0.8, "errors": fw.Measured(0.05, error=0.01)}, trials=1)
+    >>> certificate = study.certify(lambda model: Mean([0, 1, 0, 0] * 5 + [0] * 200), models=lambda best: "a model")
+    >>> certificate.certified, certificate.model
+    (True, 'a model')
+    >>> print(certificate)
+    errors is at most 0.1 with 95% confidence, for rows drawn like these (0.02273 on 220 rows nobody searched by; trial
+    0, step 1; the only candidate tested; overlap with the search's rows was not checked).
+    """
+
+    certified: bool
+    confidence: float
+    uses: int
+    number: int
+    step: int
+    params: Mapping[str, Value]
+    metrics: Mapping[str, float | None]
+    tested: tuple[Attempt, ...]
+    chosen: int  # the place of this checkpoint among those tested
+    candidates: int  # that there were, tested or not
+    overlap: int | None  # fresh rows equal to one of the search; None: not checked
+    digest: str | None
+    model: Any = field(default=None, repr=False)
+
+    @property
+    def attempt(self) -> Attempt:
+        """The test of the certified candidate; without a certificate, of the first that failed."""
+        return self.tested[self.chosen]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Its findings, one for each limit."""
+        return self.attempt.findings
+
+    @property
+    def approximate(self) -> bool:
+        """Whether a limit was tested by a bootstrap, whose level holds only approximately."""
+        return any(finding.evidence.approximate for finding in self.findings)
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """What is certified instead for the first candidate that failed: a bound for each limit; empty if certified.
+
+        The only other claim that these rows allow (Hsu and Berger, 1999). Several limits share the level.
+        """
+        if self.certified:
+            return {}
+        level = (1.0 - self.confidence) / self.uses / len(self.findings)
+        return {each.constraint.metric: each.evidence.bound(each.constraint, 1.0 - level) for each in self.findings}
+
+    @property
+    def rows_needed(self) -> int | None:
+        """Without a certificate: fresh rows with which a model like the failed one would pass in four of five cases.
+
+        None if it breaks a limit on these rows, so that no number of rows would do.
+        """
+        level = 1.0 - (1.0 - self.confidence) / self.uses
+        needed = [rows_needed(each.evidence, each.constraint, level) for each in self._failed]
+        return None if not needed or None in needed else max(n for n in needed if n is not None)
+
+    @property
+    def _failed(self) -> list[Finding]:
+        level = (1.0 - self.confidence) / self.uses
+        return [each for each in self.findings if each.p_value > level]
+
+    @property
+    def positive_share(self) -> tuple[float, float] | None:
+        """The share of positive decisions among the fresh rows, and the base rate; None where neither is known."""
+        shares = [each.evidence for each in self.findings if isinstance(each.evidence, Decisions)]
+        return (shares[0].positive_share, shares[0].base_rate) if shares else None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What one should know before shipping the model."""
+        said = []
+        shares = self.positive_share
+        if shares is not None and not 1.0 / _FAR <= shares[0] / max(shares[1], 1e-9) <= _FAR:
+            said.append(
+                f"{percent(shares[0])} of its decisions are positive where {percent(shares[1])} of the rows are: "
+                "a model that decides the same for everybody is fair and useless"
+            )
+        if self.overlap:
+            said.append(f"{counted(self.overlap, 'fresh row')} equal a row of the search, as duplicates may")
+        return said
+
+    def matches(self, decisions: Any) -> bool:
+        """Whether decisions on the fresh rows, in their order, are those of the certified model."""
+        return self.digest is not None and self.digest == digest(decisions)
+
+    def __str__(self) -> str:
+        return self._granted() if self.certified else self._refused()
+
+    def _granted(self) -> str:
+        limits = " and ".join(f"{named(each.constraint.metric)} is {bound(each.constraint)}" for each in self.findings)
+        values = ", ".join(
+            f"{'' if len(self.findings) == 1 else named(each.constraint.metric) + ' '}{_measured(each)}"
+            for each in self.findings
+        )
+        about = "about " if self.approximate else ""
+        shared = "" if self.uses == 1 else f", as one of {self.uses} certificates that share the level"
+        return (
+            f"{limits} with {about}{100 * self.confidence:.4g}% confidence{shared}, for rows drawn like these "
+            f"({values}; trial {self.number}, step {self.step}; {_place(self.chosen, len(self.tested))}"
+            f"{self._unchecked()})."
+        )
+
+    def _unchecked(self) -> str:
+        bootstrap = "; by a bootstrap" if self.approximate else ""
+        return bootstrap + ("; overlap with the search's rows was not checked" if self.overlap is None else "")
+
+    def _refused(self) -> str:
+        failed = ", ".join(
+            f"{named(each.constraint.metric)} {_measured(each)} where {bound(each.constraint)} is allowed "
+            f"(p = {each.p_value:.2g})"
+            for each in self._failed
+        )
+        needed = self.rows_needed
+        rows = "no number of rows would do" if needed is None else f"about {needed:,} rows would be needed"
+        instead = " and ".join(
+            f"{named(name)} {'<=' if each.sign > 0 else '>='} {number(self.bounds[name])}"
+            for each in (finding.constraint for finding in self.findings)
+            for name in [each.metric]
+        )
+        which = f"trial {self.number}, step {self.step}"
+        return f"not certified: {failed}; at this value {rows}. {instead} is certified for {which}.{self._elsewhere()}"
+
+    def _elsewhere(self) -> str:
+        """Whether a lower level would have been passed, which these rows cannot certify any more."""
+        for confidence in _OTHER_LEVELS:
+            if confidence < self.confidence and self.attempt.p_value <= (1.0 - confidence) / self.uses:
+                return f" At {confidence:.0%} confidence it would have passed, which needs fresh rows."
+        return ""
+
+
+def certificate(problem: Problem, certification: Certification, courses: Sequence[Course]) -> Certificate:
+    """What a sequence of tests came to, once it is over."""
+    sealed, tested = certification.sealed, list[Attempt]()
+    for candidate, test in zip(certification.candidates, certification.tests, strict=False):
+        findings = tuple(
+            Finding(each, from_json(test.evidence[each.metric]), test.p_values[each.metric])
+            for each in problem.constraints
+        )
+        tested.append(Attempt(candidate, certification.passes(test), findings))
+    passed = [i for i, one in enumerate(tested) if one.passed]
+    loss = problem.objective.sign
+    chosen = min(passed, key=lambda i: loss * tested[i].candidate.objective) if passed else len(tested) - 1
+    candidate = tested[chosen].candidate
+    return Certificate(
+        certified=bool(passed),
+        confidence=sealed.confidence,
+        uses=sealed.uses,
+        number=candidate.number,
+        step=candidate.step,
+        params=dict(courses[candidate.number].params),
+        metrics=dict(zip(problem.metrics, (candidate.objective, *candidate.values), strict=True)),
+        tested=tuple(tested),
+        chosen=chosen,
+        candidates=len(sealed.candidates),
+        overlap=sealed.overlap,
+        digest=certification.tests[chosen].digest,
+    )
+
+
+def digest(decisions: Any) -> str:
+    """A hash of a model's decisions, row by row.
+
+    >>> digest([1, 0, 1]) == digest([True, False, True]) != digest([1, 1, 0])
+    True
+    """
+    return hashlib.sha256(np.asarray(decisions).astype(np.int64).tobytes()).hexdigest()
+
+
+def _measured(finding: Finding) -> str:
+    shown = beside(finding.value, finding.constraint.threshold)
+    return f"{shown} on {counted(finding.evidence.rows, 'row')} nobody searched by" if finding.evidence.rows else shown
+
+
+def _place(place: int, n: int) -> str:
+    if n == 1:
+        return "the only candidate tested"
+    which = _PLACES[place] if place < len(_PLACES) else f"number {place + 1}"
+    return f"{which} of {_WORDS[n] if n < len(_WORDS) else n} candidates tested"

@@ -1,0 +1,176 @@
+"""Which checkpoints are tested for a certificate, in which order, and what the tests came to: all from the log.
+
+Fixed-sequence testing (Learn then Test, Angelopoulos et al., 2021; along a front: Pareto Testing, Laufer-Goldshtein et
+al., 2023): candidates are put in an order before the fresh rows are looked at, and each is tested at the full level
+until one fails. All that passed respect their limits with the confidence asked for, so the best of them may be chosen.
+
+The order goes from safe to bold. The safety of a checkpoint is the number of errors between its value and the limit, on
+the rows that the search judged by; of several limits the least counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from fairway.engine.events import Event, Reported, Sealed, Surveyed, Tested, Told
+from fairway.errors import StorageError
+from fairway.evidence import from_json
+from fairway.measured import quantile
+from fairway.problem import Constraint, Problem
+
+_HOPELESS = 0.05  # a candidate with less of a chance is not worth its test
+_CERTAIN = 0.995  # of those with a greater chance, only the best is tested
+_BEYOND = 1e6  # stands for an infinite safety: that of an exact value
+_LIKELY = 0.8  # a trial with one candidate gives the best that has this chance
+_UNKNOWN_ERROR = 0.1  # in the constraint's unit, where a value came without an error
+
+
+class Candidate(NamedTuple):
+    """A checkpoint that was measured on the rows the search judged by."""
+
+    number: int
+    step: int
+    objective: float
+    values: tuple[float, ...]
+    errors: tuple[float | None, ...]
+
+
+def safety(problem: Problem, values: Sequence[float], errors: Sequence[float | None]) -> float:
+    """How many errors lie between a checkpoint's values and their limits, of several limits the fewest.
+
+    >>> import fairway as fw
+    >>> problem = fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.10)])
+    >>> round(safety(problem, [0.07], [0.01]), 6)
+    3.0
+    """
+    columns = zip(problem.constraints, values, errors or (None,) * len(values), strict=True)
+    return min((_safety(*column) for column in columns), default=math.inf)
+
+
+def _safety(constraint: Constraint, value: float, error: float | None) -> float:
+    room = constraint.sign * (constraint.threshold - value)
+    error = _UNKNOWN_ERROR * constraint.unit if error is None else error
+    if math.isnan(room):
+        return -math.inf
+    return room / error if error else math.copysign(math.inf, room)
+
+
+def chance(safety: float, level: float) -> float:
+    """The estimated chance that a candidate passes its test, on as many fresh rows as the search judged by.
+
+    A value on the fresh rows differs from one on the judging rows by sqrt(2) errors, and passes if it is z errors
+    within the limit.
+
+    >>> round(chance(1.645, 0.05), 2), round(chance(4.0, 0.05), 2)
+    (0.5, 0.95)
+    """
+    return NormalDist().cdf((safety - quantile(1.0 - level)) / math.sqrt(2.0))
+
+
+def candidates(problem: Problem, events: Iterable[Event], *, at_most: int, level: float) -> list[Candidate]:
+    """The checkpoints to test, in their order: the front of objective and safety, from safe to bold."""
+    measured, several = _measured(events)
+    sign, front = problem.objective.sign, list[_Placed]()
+    placed = [_Placed(safety(problem, one.values, one.errors), one) for one in measured]
+    for each in sorted(placed, key=lambda each: (sign * each.candidate.objective, -each.safety, each.candidate[:2])):
+        if not front or each.safety > front[0].safety:
+            front.insert(0, each)
+    if not front:
+        return []
+    hopeful = [each for each in front if chance(each.safety, level) >= _HOPELESS] or front[:1]
+    certain = sum(chance(each.safety, level) > _CERTAIN for each in hopeful)
+    tested = _spread(_one_each(hopeful[max(certain - 1, 0) :], several, level), at_most)
+    return [each.candidate for each in tested]
+
+
+class _Placed(NamedTuple):
+    safety: float
+    candidate: Candidate
+
+
+def _measured(events: Iterable[Event]) -> tuple[list[Candidate], set[int]]:
+    """Every checkpoint with all constraints measured, and the trials that can give several models."""
+    found: dict[tuple[int, int], Candidate] = {}
+    several, failed = set[int](), set[int]()
+
+    def add(number: int, step: int, objective: float, values: Sequence[float], errors: Sequence[float | None]) -> None:
+        found[number, step] = Candidate(number, step, objective, tuple(values), tuple(errors))
+
+    for event in events:
+        if isinstance(event, Reported):
+            for i in np.flatnonzero((event.check_ns >= 0).all(axis=1) & ~event.provisional):
+                errors = [None if math.isnan(error) else error for error in event.error_table()[i].tolist()]
+                add(event.number, int(event.step[i]), float(event.objective[i]), event.values[i].tolist(), errors)
+        elif isinstance(event, Surveyed):
+            several |= {event.number} if event.cuts else set()
+            for row in zip(event.step, event.objective, event.values, event.errors, strict=True):
+                add(event.number, *row)
+        elif isinstance(event, Told) and event.status == "failed":
+            failed.add(event.number)
+    return [one for one in found.values() if one.number not in failed], several
+
+
+def _one_each(front: Sequence[_Placed], several: set[int], level: float) -> list[_Placed]:
+    """The front with one checkpoint of each trial that cannot give several: the boldest likely one, or the safest."""
+    chosen: dict[int, _Placed] = {}
+    for each in front:
+        number = each.candidate.number
+        if number not in chosen or chance(each.safety, level) >= _LIKELY:
+            chosen[number] = each
+    return [each for each in front if each.candidate.number in several or chosen[each.candidate.number] is each]
+
+
+def _spread(front: list[_Placed], at_most: int) -> list[_Placed]:
+    """At most so many of a front, spread evenly over its range of safety."""
+    if len(front) <= at_most:
+        return front
+    known = np.array([min(each.safety, _BEYOND) for each in front])
+    wanted = np.linspace(known[0], known[-1], at_most)
+    return [front[i] for i in sorted({int(np.argmin(np.abs(known - each))) for each in wanted})]
+
+
+@dataclass
+class Certification:
+    """One sequence of tests, as far as it has come."""
+
+    sealed: Sealed
+    tests: list[Tested] = field(default_factory=list)
+
+    @property
+    def level(self) -> float:
+        """The p-value that a candidate must not exceed."""
+        return (1.0 - self.sealed.confidence) / self.sealed.uses
+
+    def passes(self, test: Tested) -> bool:
+        """Whether a candidate passed: every limit did, so the largest p-value decides."""
+        return max(test.p_values.values(), default=0.0) <= self.level
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to test."""
+        return len(self.tests) == len(self.sealed.candidates) or bool(self.tests) and not self.passes(self.tests[-1])
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """What is tested, in its order."""
+        return [Candidate(*each) for each in self.sealed.candidates]
+
+    def add(self, test: Tested) -> None:
+        """Take in the next test."""
+        if test.place != len(self.tests) or self.is_over:
+            raise StorageError(
+                f"the log tests candidate {test.place} of certification {test.certification}, "
+                "which is not due: it is damaged"
+            )
+        self.tests.append(test)
+
+
+def p_values(problem: Problem, evidence: Mapping[str, Mapping[str, object]]) -> dict[str, float]:
+    """The p-value of each limit, from the evidence that the log keeps."""
+    return {each.metric: from_json(evidence[each.metric]).p_value(each) for each in problem.constraints}
