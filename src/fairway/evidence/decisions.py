@@ -1,0 +1,259 @@
+"""Evidence for the fairness of yes/no decisions: gaps and ratios between groups of people.
+
+A fairness metric is the worst of several contrasts: one for each label that it looks at and each ordered pair of
+groups. It breaks its limit if any contrast does. The null is thus a union, and the p-value the maximum over contrasts
+(Berger, 1982); no correction is paid. Plain rows are reduced to counts, which `proportions.exact` tests. With weights
+or clusters, a contrast a p1 - b p2 is the sum of independent variables a w X / W1 and b v (1 - X) / W2 minus b, which
+`bounds.chernoff` covers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from itertools import permutations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairway.constraints import fairness
+from fairway.constraints.rows import grouped, labels
+from fairway.errors import UsageError
+from fairway.evidence.evidence import Cells, Evidence, crossing
+from fairway.evidence.proportions import Array, Comparison, Table, exact, line, settled
+from fairway.evidence.variables import Variables, clusters_of, same_length, weights_of
+from fairway.problem import Constraint
+
+
+class _Metric(NamedTuple):
+    comparison: Comparison
+    among: tuple[int | None, ...]  # the labels whose rows count; None means all rows
+
+
+_METRICS = {
+    "equalized_odds_difference": _Metric("difference", (1, 0)),
+    "equalized_odds_ratio": _Metric("ratio", (1, 0)),
+    "equal_opportunity_difference": _Metric("difference", (1,)),
+    "demographic_parity_difference": _Metric("difference", (None,)),
+    "demographic_parity_ratio": _Metric("ratio", (None,)),
+}
+_NAMES = {1: "positives", 0: "negatives", None: "rows"}
+
+
+class _Rows(NamedTuple):
+    """What weights or clusters need: every row, (n,) each."""
+
+    truth: NDArray[np.int64]
+    decision: NDArray[np.int64]
+    group: NDArray[np.int64]
+    weights: Array | None
+    clusters: NDArray[np.int64] | None
+
+
+class Decisions(Evidence):
+    """Yes/no decisions on fresh rows, for one of fairway's five fairness metrics, given as a function or by its name.
+
+    Differences need an `AtMost` limit, ratios an `AtLeast` limit. The test is exact in groups of any size. Rows of the
+    same cluster (a person, a household) may depend on each other; weights are fixed numbers. Both make the bound wider.
+
+    >>> import fairway as fw
+    >>> from fairway.evidence import Decisions
+    >>> truth, group = [1, 1, 0, 0] * 100, ["a"] * 200 + ["b"] * 200
+    >>> decision = [1, 1, 1, 0] * 50 + [1, 0, 1, 0, 1, 1, 1, 0] * 25
+    >>> tpr = Decisions("equal_opportunity_difference", truth, decision, group)
+    >>> tpr, round(tpr.p_value(fw.AtMost("tpr", 0.4)), 3), round(tpr.bound(fw.AtMost("tpr", 0.4), 0.95), 3)
+    (Decisions(0.25, rows=400), 0.002, 0.331)
+    """
+
+    kind = "decisions"
+
+    def __init__(
+        self,
+        metric: str | Callable[..., float],
+        truth: Any,
+        decision: Any,
+        group: Any,
+        *,
+        weights: Any = None,
+        clusters: Any = None,
+    ) -> None:
+        name = metric if isinstance(metric, str) else getattr(metric, "__name__", "")
+        if name not in _METRICS or not (isinstance(metric, str) or metric is getattr(fairness, name)):
+            raise UsageError(f"metric={metric!r}: one of {', '.join(_METRICS)} is expected; Resampled takes any other")
+        true, decided = labels(truth, "truth"), labels(decision, "decision")
+        if not len(true):
+            raise UsageError("truth is empty: at least one row is expected")
+        same_length("decision", decided, len(true))
+        try:
+            number, keys, _ = grouped(true, decided, group, None)
+        except UsageError as error:
+            raise UsageError(str(error).replace("sensitive_features", "group").replace("y_true", "truth")) from None
+        weight, cluster = weights_of(weights, len(true)), clusters_of(clusters, len(true))
+        if len(keys) == 1:
+            raise UsageError(f"group has only {keys[0]!r}: at least two groups are expected")
+        every = np.ones(len(true)) if weight is None else weight
+        cell = true * len(keys) + number
+        n, k = (
+            np.bincount(cell, each, 2 * len(keys)).reshape(2, -1).astype(float) for each in (every, every * decided)
+        )  # (2, groups)
+        rows = None if weight is None and cluster is None else _Rows(true, decided, number, weight, cluster)
+        digest = hashlib.sha256(decided.astype(np.uint8).tobytes()).hexdigest()
+        self._keep(name, _texts(keys), n, k, rows, len(true), digest)
+
+    def _keep(
+        self, metric: str, groups: tuple[str, ...], n: Array, k: Array, per_row: _Rows | None, rows: int, digest: str
+    ) -> None:
+        self.metric, self.groups, self.rows, self.digest = metric, groups, rows, digest
+        self._n, self._k, self._per_row = n, k, per_row
+        self._comparison, self._among = _METRICS[metric]
+        for label in self._among:
+            empty = np.flatnonzero(self._counts(label)[1] <= 0)
+            if len(empty):
+                raise UsageError(
+                    f"group {groups[empty[0]]!r} has no {_NAMES[label]}, which {metric} needs: "
+                    "more rows, or larger groups, are expected"
+                )
+        self.positive_share, self.base_rate = float(k.sum() / n.sum()), float(n[1].sum() / n.sum())
+        self.value, self.error = self._plug_in()
+
+    def cells(self) -> Cells:
+        found = {}
+        for label in self._among:
+            k, n = self._counts(label)
+            for group, positive, rows in zip(self.groups, k.tolist(), n.tolist(), strict=True):
+                found[group if label is None else f"{group}, label {label}"] = {"positive": positive, "rows": rows}
+        return found
+
+    def _counts(self, label: int | None) -> tuple[Array, Array]:
+        """Positive decisions and rows of each group, (groups,) each; sums of weights if there are weights."""
+        return (self._k.sum(0), self._n.sum(0)) if label is None else (self._k[label], self._n[label])
+
+    def _plug_in(self) -> tuple[float, float]:
+        """The metric, and the standard error of its worst contrast with rates smoothed as (k + 1) / (n + 2)."""
+        found = []
+        for label in self._among:
+            k, n = self._counts(label)
+            rates = k / n
+            high, low = int(rates.argmax()), int(rates.argmin())
+            rows = self._effective(label)
+            smooth = (rates * rows + 1) / (rows + 2)
+            variance = smooth * (1 - smooth) / rows
+            if self._comparison == "difference":
+                found.append((float(rates[high] - rates[low]), float(variance[high] + variance[low])))
+            elif rates[high] > 0:
+                relative = variance / smooth**2
+                ratio = float(rates[low] / rates[high])
+                about = float(smooth[low] / smooth[high])
+                found.append((ratio, about**2 * float(relative[high] + relative[low])))
+        if not found:
+            return math.nan, math.nan  # nobody gets a positive decision
+        value, squared_error = max(found) if self._comparison == "difference" else min(found)
+        return value, math.sqrt(squared_error)
+
+    def _effective(self, label: int | None) -> Array:
+        """The rows of each group; with weights or clusters, as many equal, independent rows (Kish), (groups,)."""
+        if self._per_row is None:
+            return self._counts(label)[1]
+        truth, _, group, weights, clusters = self._per_row
+        weights = np.ones(len(truth)) if weights is None else weights
+        rows = np.empty(len(self.groups))
+        for i in range(len(rows)):
+            of = (group == i) & ((truth == label) if label is not None else True)
+            sums = weights[of] if clusters is None else np.bincount(clusters[of], weights[of])
+            rows[i] = sums.sum() ** 2 / (sums**2).sum()
+        return rows
+
+    def _p_value(self, constraint: Constraint) -> float:
+        self._check(constraint)
+        return max(self._p(contrast, constraint.threshold) for contrast in self._contrasts())
+
+    def _bound(self, constraint: Constraint, level: float) -> float:
+        self._check(constraint)
+        bound, loose = (0.0, 1.0) if self._comparison == "difference" else (1.0, 0.0)
+        for contrast in self._contrasts():  # one that keeps the bound so far cannot loosen it
+
+            def kept(limit: float, contrast: Any = contrast) -> bool:
+                return self._p(contrast, limit) <= level
+
+            bound = crossing(kept, bound, loose)
+        return bound
+
+    def _least_p(self, constraint: Constraint, scale: float) -> float:
+        """A difference is certified most easily where all rates are 0 (or 1), a ratio where all are 1."""
+        self._check(constraint)
+        share = 0 if self._comparison == "difference" else 1
+        return max(self._p(best, constraint.threshold, scale) for best in self._contrasts(share=share, scale=scale))
+
+    def _contrasts(self, *, share: int | None = None, scale: float = 1.0) -> Iterator[Table | _Pair]:
+        """What each label and each ordered pair of groups is tested on; `share` replaces the shares of positives."""
+        for label in self._among:
+            k, n = self._counts(label)
+            for i, j in permutations(range(len(self.groups)), 2):
+                if self._per_row is not None:
+                    yield _pair(self._per_row, label, i, j, share)
+                    continue
+                n1, n2 = (max(1, round(float(n[at]) * scale)) for at in (i, j))
+                x1, x2 = (int(k[i]), int(k[j])) if share is None else (share * n1, share * n2)
+                yield Table(x1, n1, x2, n2)
+
+    def _p(self, contrast: Table | _Pair, limit: float, scale: float = 1.0) -> float:
+        sure = settled(self._comparison, limit)
+        if sure is not None:
+            return sure
+        if isinstance(contrast, Table):
+            return exact(contrast, self._comparison, limit)
+        return contrast.p_value(self._comparison, limit, scale)
+
+    def _check(self, constraint: Constraint) -> None:
+        if (self._comparison == "difference") != (constraint.sign > 0):
+            right, why = ("AtMost", "a gap") if self._comparison == "difference" else ("AtLeast", "a ratio")
+            raise UsageError(f"{constraint!r}: {right} is expected, because {self.metric} is {why}")
+
+    def _to_json(self) -> dict[str, Any]:
+        rows = self._per_row
+        return {
+            "metric": self.metric,
+            "groups": [*self.groups],
+            "rows": self.rows,
+            "cell_rows": self._n.tolist(),
+            "cell_positive": self._k.tolist(),
+            "per_row": rows and {name: None if of is None else of.tolist() for name, of in rows._asdict().items()},
+            "digest": self.digest,
+        }
+
+    def _read(self, data: Mapping[str, Any]) -> None:
+        rows: dict[str, Any] | None = data["per_row"]
+        per_row = rows and _Rows(*(None if of is None else np.array(of) for of in rows.values()))  # type: ignore[arg-type]
+        n, k = (np.array(data[name], float) for name in ("cell_rows", "cell_positive"))
+        self._keep(data["metric"], tuple(data["groups"]), n, k, per_row or None, data["rows"], data["digest"])
+
+
+class _Pair(NamedTuple):
+    """The rows of two groups, (m,) each; a weight is 0 in the rows of the other group."""
+
+    decision: Array
+    first: Array  # weights in group 1, with sum 1
+    second: Array  # weights in group 2, with sum 1
+    clusters: NDArray[np.int64] | None
+
+    def p_value(self, comparison: Comparison, limit: float, scale: float) -> float:
+        a, b, d = (float(each) for each in line(comparison, limit))
+        values = np.where(self.first > 0, self.decision, 1 - self.decision)
+        return Variables.of(values, a * self.first + b * self.second, self.clusters).p_value(d + b, scale=scale)
+
+
+def _pair(rows: _Rows, label: int | None, i: int, j: int, share: int | None) -> _Pair:
+    of = ((rows.group == i) | (rows.group == j)) & ((rows.truth == label) if label is not None else True)
+    weights = np.ones(int(of.sum())) if rows.weights is None else rows.weights[of]
+    first, second = (np.where(rows.group[of] == at, weights, 0.0) for at in (i, j))
+    decision = rows.decision[of].astype(float) if share is None else np.full(len(weights), float(share))
+    clusters = None if rows.clusters is None else rows.clusters[of]
+    return _Pair(decision, first / first.sum(), second / second.sum(), clusters)
+
+
+def _texts(keys: list[Any]) -> tuple[str, ...]:
+    """The names of groups; several columns are joined, and names that would be the same are told apart."""
+    texts = [" & ".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in keys]
+    return tuple(texts if len({*texts}) == len(texts) else map(repr, keys))

@@ -1,0 +1,112 @@
+"""Evidence for any other metric: a percentile bootstrap over rows, which holds its level only in large samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairway.checks import is_number, whole
+from fairway.constraints.rows import column
+from fairway.errors import UsageError
+from fairway.evidence.evidence import Cells, Evidence
+from fairway.evidence.variables import clusters_of, same_length
+from fairway.problem import Constraint
+
+
+class Resampled(Evidence):
+    """A function of columns of rows, resampled: rows are drawn with replacement, or whole clusters of rows.
+
+    p = (1 + resampled values at or beyond the limit) / (1 + resamples); NaN counts as beyond. The level is approximate.
+    Use `Decisions` or `Mean` where they apply.
+
+    >>> import fairway as fw
+    >>> from fairway.evidence import Resampled
+    >>> spread = Resampled(lambda loss: loss.std(), [0.1, 0.2, 0.3, 0.4] * 50, resamples=200)
+    >>> spread, spread.p_value(fw.AtMost("spread", 0.2)) < 0.01
+    (Resampled(0.111803, rows=200), True)
+    """
+
+    kind = "resampled"
+    approximate = True
+
+    def __init__(
+        self, metric: Callable[..., float], *columns: Any, clusters: Any = None, seed: int = 0, resamples: int = 2000
+    ) -> None:
+        if not callable(metric):
+            raise UsageError(f"metric={metric!r}: a function of the columns is expected")
+        given = [column(each, f"column {i}") for i, each in enumerate(columns, 1)]
+        if not given or not len(given[0]):
+            raise UsageError("columns is empty: at least one column with one row is expected")
+        rows = len(given[0])
+        for i, each in enumerate(given, 1):
+            same_length(f"column {i}", each, rows)
+        whole(seed, "seed", least=0)
+        draws = _draws(rows, clusters_of(clusters, rows), np.random.default_rng(seed), whole(resamples, "resamples"))
+        found = np.array([_measured(metric, [each[at] for each in given]) for at in draws])
+        self._keep(_measured(metric, given), rows, seed, found)
+
+    def _keep(self, value: float, rows: int, seed: int, resampled: NDArray[np.float64]) -> None:
+        self.value, self.rows, self._seed, self._resampled = value, rows, seed, resampled
+        known = resampled[np.isfinite(resampled)]
+        self.error = float(known.std(ddof=1)) if len(known) > 1 else math.nan
+
+    def cells(self) -> Cells:
+        return {"all": {"rows": self.rows, "resamples": len(self._resampled)}}
+
+    def _p_value(self, constraint: Constraint) -> float:
+        beyond = self._excess(constraint) >= constraint.sign * constraint.threshold
+        return (1 + int(beyond.sum())) / (1 + len(self._resampled))
+
+    def _bound(self, constraint: Constraint, level: float) -> float:
+        allowed = math.floor(level * (1 + len(self._resampled)) + 1e-9) - 1  # values that may lie beyond the bound
+        if allowed < 0:
+            return constraint.sign * math.inf
+        nearest = float(np.sort(self._excess(constraint))[-1 - allowed])
+        return constraint.sign * math.nextafter(nearest, math.inf)
+
+    def _least_p(self, constraint: Constraint, scale: float) -> float:  # noqa: ARG002 - no rows are too few for it
+        return 1 / (1 + len(self._resampled))
+
+    def _excess(self, constraint: Constraint) -> NDArray[np.float64]:
+        """The resampled values (n,), higher is worse."""
+        return np.where(np.isnan(self._resampled), np.inf, constraint.sign * self._resampled)
+
+    def _to_json(self) -> dict[str, Any]:
+        return {
+            "value": _plain(self.value),
+            "rows": self.rows,
+            "seed": self._seed,
+            "resampled": [_plain(value) for value in self._resampled.tolist()],
+        }
+
+    def _read(self, data: Mapping[str, Any]) -> None:
+        found = np.array([float(value) for value in data["resampled"]])
+        self._keep(float(data["value"]), data["rows"], data["seed"], found)
+
+
+def _draws(
+    rows: int, clusters: NDArray[np.int64] | None, rng: np.random.Generator, resamples: int
+) -> list[NDArray[np.int64]]:
+    """The rows of each resample; as many clusters as there are, whatever their sizes."""
+    if clusters is None:
+        return [rng.integers(rows, size=rows) for _ in range(resamples)]
+    order = np.argsort(clusters, kind="stable")
+    members = np.split(order, np.flatnonzero(np.diff(clusters[order])) + 1)
+    return [
+        np.concatenate([members[i] for i in rng.integers(len(members), size=len(members))]) for _ in range(resamples)
+    ]
+
+
+def _measured(metric: Callable[..., float], columns: list[NDArray[Any]]) -> float:
+    value = metric(*columns)
+    if not is_number(value):
+        raise UsageError(f"metric returned {value!r}: one number is expected")
+    return float(value)
+
+
+def _plain(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)  # JSON has no NaN
