@@ -14,6 +14,7 @@ import cloudpickle
 import numpy as np
 
 from fairway.checks import fraction, positive, whole
+from fairway.constraints.rows import take
 from fairway.errors import UsageError
 
 _BLOCKS = 5
@@ -79,10 +80,7 @@ def _batches(rows: Any, batch: int | None) -> list[Any]:
     if size > max(n, _LARGEST):
         raise UsageError(f"batch={size}: there are {n} rows, and at most {_LARGEST:,} are repeated to fill a batch")
     places = [(np.arange(size) + start) % n for start in range(0, min(n, size * _SLICES), size)]
-    if hasattr(rows, "shape"):
-        rows = getattr(rows, "iloc", rows)
-        return [rows[place] for place in places]
-    return [[rows[i] for i in place] for place in places]
+    return [take(rows, place) for place in places]
 
 
 def model_size(model: Any) -> int:
