@@ -42,7 +42,7 @@ def equalized_odds_difference(
     >>> gap
     Measured(0.02, error=0.0334)
     >>> round(gap.upper(0.95), 2)  # 1 of 50 negatives in a, and none of 50 in b, were predicted positive
-    0.1
+    0.09
     """
     cells, rows = _cells(y_true, y_pred, sensitive_features, sample_weight, among=(1, 0))
     return largest_gap(cells, rows)
@@ -111,7 +111,8 @@ def group_gap(
 ) -> float:
     """The largest minus the smallest `metric(y_true, y_pred)` of a group, for any metric; NaN if one group's is.
 
-    It also works for probabilities and for regression. `sample_weight` is passed on to the metric. Needs Fairlearn.
+    It also works for probabilities and for regression. `sample_weight` is passed on to the metric. Needs Fairlearn. The
+    result is a plain number; `bootstrap` measures its error.
 
     >>> from fairway.constraints import group_gap
     >>> def error(y_true, y_pred):
