@@ -19,7 +19,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from fairway.checks import at_least_zero, one_of, whole
+from fairway.constraints.gaps import smoothed
 from fairway.errors import UsageError
+from fairway.measured import Measured
 
 
 class _Predicted(NamedTuple):
@@ -107,11 +109,14 @@ class Directional:
 Case: TypeAlias = MinimumFunctionality | Invariance | Directional
 
 
-def failure_rate(predict: Callable[[list[Any]], Any], cases: Iterable[Case]) -> float:
+def failure_rate(predict: Callable[[list[Any]], Any], cases: Iterable[Case]) -> Measured:
     """The mean over tests of their share of failing cases, from 0 to 1; every test has the same weight.
 
     `predict` is called once, with a list of all distinct inputs. It returns labels (n,) or probabilities (n, k) of the
     classes 0 to k - 1.
+
+    The error counts the cases of a test as drawn from all that could have been written for it: with T tests of n_t
+    cases and the smoothed shares s_t = (failures + 1) / (n_t + 2), it is sqrt(sum of s_t (1 - s_t) / n_t) / T.
 
     >>> from fairway.constraints import Invariance, MinimumFunctionality, failure_rate
     >>> suite = [
@@ -119,10 +124,13 @@ def failure_rate(predict: Callable[[list[Any]], Any], cases: Iterable[Case]) -> 
     ...     Invariance("case", [["good", "Good"], ["bad", "Bad"]]),
     ... ]
     >>> failure_rate(lambda texts: [int(text == "good") for text in texts], suite)
-    0.25
+    Measured(0.25, error=0.234)
     """
-    shares = failures(predict, cases)
-    return sum(shares.values()) / len(shares)
+    failed = failed_cases(predict, cases)
+    shares, sizes = _shares(failed), np.array([len(each) for each in failed.values()], dtype=float)
+    smooth = smoothed(np.array([*shares.values()]), sizes)
+    error = float(np.sqrt((smooth * (1 - smooth) / sizes).sum())) / len(failed)
+    return Measured(sum(shares.values()) / len(shares), error, rows=int(sizes.sum()))
 
 
 def failures(predict: Callable[[list[Any]], Any], cases: Iterable[Case]) -> dict[str, float]:
@@ -131,6 +139,18 @@ def failures(predict: Callable[[list[Any]], Any], cases: Iterable[Case]) -> dict
     >>> from fairway.constraints import MinimumFunctionality, failures
     >>> failures(lambda texts: [1] * len(texts), [MinimumFunctionality("words", ["good", "bad"], [1, 0])])
     {'words': 0.5}
+    """
+    return _shares(failed_cases(predict, cases))
+
+
+def failed_cases(predict: Callable[[list[Any]], Any], cases: Iterable[Case]) -> dict[str, list[bool]]:
+    """Whether each case of each test fails, by the test's name, in the order of its cases; `failures` is their mean.
+
+    It shows which cases to look at, and gives the 0/1 rows that a statement about unseen cases is made from.
+
+    >>> from fairway.constraints import MinimumFunctionality, failed_cases
+    >>> failed_cases(lambda texts: [1] * len(texts), [MinimumFunctionality("words", ["good", "bad"], [1, 0])])
+    {'words': [False, True]}
     """
     if not callable(predict):
         raise UsageError(f"predict={predict!r}: a function of a list of inputs is expected")
@@ -153,7 +173,10 @@ def failures(predict: Callable[[list[Any]], Any], cases: Iterable[Case]) -> dict
         groups = [(given,) for given in case.inputs] if isinstance(case, MinimumFunctionality) else case.groups
         rows.append([[_row(given, inputs, seen) for given in group] for group in groups])
     predicted = _read(predict(list(inputs)), len(inputs))
-    failed = {case.name: _failed(case, places, predicted) for case, places in zip(suite, rows, strict=True)}
+    return {case.name: _failed(case, places, predicted) for case, places in zip(suite, rows, strict=True)}
+
+
+def _shares(failed: Mapping[str, Sequence[bool]]) -> dict[str, float]:
     return {name: sum(each) / len(each) for name, each in failed.items()}
 
 

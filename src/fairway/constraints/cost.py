@@ -5,25 +5,32 @@ from __future__ import annotations
 import gc
 import inspect
 import itertools
+import math
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 import cloudpickle
 import numpy as np
+from numpy.typing import NDArray
 
 from fairway.checks import fraction, positive, whole
+from fairway.constraints.rows import take
 from fairway.errors import UsageError
+from fairway.measured import Measured
+from fairway.measured import quantile as z_score
 
 _BLOCKS = 5
+_MEDIAN_ERROR = 0.54  # of five normal values, sd(median) / E(b_4 - b_2) = 0.536 / 0.990
 _CALLS = 30  # at least, over all blocks
 _WARM_UP = 3
 _LARGEST = 100_000
 _SLICES = 256  # batches to cut at most, since each is a copy
 
 
-def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None = 1, seconds: float = 0.2) -> float:
+def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None = 1, seconds: float = 0.2) -> Measured:
     """The seconds that one prediction call takes, at a quantile of many calls.
 
     `model` has a `predict` method or is a function; `rows` is an array, a DataFrame or a list. Each call gets the next
@@ -31,8 +38,15 @@ def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None 
     at least `seconds`, in five blocks with the garbage collector off; the result is the median of the blocks'
     quantiles, which ignores a short load on the machine. `predict` must not return before a GPU has finished.
 
+    The error is that of a median of five, 0.54 (b_4 - b_2), where b_2 and b_4 are the second smallest and the second
+    largest of the blocks' quantiles: one loaded block does not change it much. The bounds make no assumption about the
+    times: each block gives the order statistic that bounds its quantile, and the median of the five is the bound. If the
+    blocks have too few calls for that, it is the order statistic of all calls together; if those are too few as well,
+    as 58 are for the 0.95 quantile and a confidence of 0.95, the slowest call plus z errors. Give more `seconds` then.
+
     >>> from fairway.constraints import latency
-    >>> latency(len, ["good", "bad"], quantile=0.5, seconds=0.01) > 0
+    >>> took = latency(len, ["good", "bad"], quantile=0.5, seconds=0.01)
+    >>> 0 < took <= took.upper(0.95)
     True
     """
     fraction(quantile, "quantile", ends=(0, 1))
@@ -52,7 +66,49 @@ def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None 
     finally:
         if collecting:
             gc.enable()
-    return float(np.median([np.quantile(block, quantile) for block in blocks]))
+    found = sorted(float(np.quantile(block, quantile)) for block in blocks)
+    value, error = found[_BLOCKS // 2], _MEDIAN_ERROR * (found[-2] - found[1])
+    times = [np.array(block) for block in blocks]
+    return Measured(
+        value,
+        error,
+        upper=partial(_at_most, times, quantile, value, error),
+        lower=partial(_at_least, times, quantile, value, error),
+    )
+
+
+def _at_most(times: list[NDArray[np.float64]], share: float, value: float, error: float, confidence: float) -> float:
+    """A bound of the blocks' median quantile, from the order statistics of each.
+
+    The k-th smallest of n calls is at least the quantile if at most k - 1 calls are below it, and Bin(n, share) calls
+    are. The median of five bounds holds if three of them do: each is taken at the confidence r for which
+    P(Bin(5, r) >= 3) = confidence.
+    """
+    from scipy.special import betaincinv  # noqa: PLC0415 - loads slowly
+
+    middle = _BLOCKS // 2 + 1
+    each = float(betaincinv(middle, middle, confidence))
+    bound = float(np.median([_order_statistic(block, share, each) for block in times]))
+    if bound == math.inf:
+        every = np.concatenate(times)
+        alone = float(np.median([block.max() for block in times]))  # so that more confidence never lowers the bound
+        bound = max(alone, _order_statistic(every, share, confidence))
+        if bound == math.inf:
+            bound = float(every.max()) + max(z_score(confidence), 0.0) * error
+    return max(value, bound)
+
+
+def _order_statistic(times: NDArray[np.float64], share: float, confidence: float) -> float:
+    """The smallest of the times that is at least their quantile with this confidence; infinite if none is."""
+    from scipy.special import bdtr  # noqa: PLC0415
+
+    n = len(times)
+    k = int(np.searchsorted(bdtr(np.arange(n), n, share), confidence))
+    return float(np.partition(times, k)[k]) if k < n else math.inf
+
+
+def _at_least(times: list[NDArray[np.float64]], share: float, value: float, error: float, confidence: float) -> float:
+    return -_at_most([-block for block in times], 1 - share, -value, error, confidence)
 
 
 def _block(predict: Callable[[Any], Any], batches: "itertools.cycle[Any]", seconds: float) -> list[float]:
@@ -79,18 +135,17 @@ def _batches(rows: Any, batch: int | None) -> list[Any]:
     if size > max(n, _LARGEST):
         raise UsageError(f"batch={size}: there are {n} rows, and at most {_LARGEST:,} are repeated to fill a batch")
     places = [(np.arange(size) + start) % n for start in range(0, min(n, size * _SLICES), size)]
-    if hasattr(rows, "shape"):
-        rows = getattr(rows, "iloc", rows)
-        return [rows[place] for place in places]
-    return [[rows[i] for i in place] for place in places]
+    return [take(rows, place) for place in places]
 
 
-def model_size(model: Any) -> int:
+def model_size(model: Any) -> Measured:
     """The size of a pickled model in bytes, by cloudpickle if pickle fails; the bytes are counted, not stored.
+
+    It is known exactly: its error is 0.
 
     >>> from fairway.constraints import model_size
     >>> model_size(bytes(1000))
-    1018
+    Measured(1018, error=0)
     """
     for pickler in (pickle.Pickler, cloudpickle.Pickler):
         sink = _Sink()
@@ -99,7 +154,7 @@ def model_size(model: Any) -> int:
         except Exception as error:  # noqa: BLE001 - whatever a __reduce__ raises
             why = error
         else:
-            return sink.bytes
+            return Measured(sink.bytes, 0.0)
     raise UsageError(f"model_size: a {type(model).__name__} cannot be pickled: {why}") from why
 
 

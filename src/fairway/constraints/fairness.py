@@ -3,6 +3,10 @@
 Cheap constraints are checked more often, so speed matters. The functions agree with Fairlearn's of the same names,
 except that input which would give a wrong number is refused, and an undefined metric is NaN, which fairway counts as
 violated. Fairlearn takes the rate of a group without cases to be 0, so a tiny sample can look fair.
+
+Each returns a `fairway.Measured`: Fairlearn's number, its standard error on the rows given, and bounds of the true
+value, which `gaps` derives. The rows count as independent; for rows that come in clusters, such as several of one
+person, use `bootstrap(metric, ..., clusters=person)`.
 """
 
 from __future__ import annotations
@@ -13,77 +17,93 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairway.checks import is_number
+from fairway.constraints.gaps import Cells, largest_gap, smallest_ratio
 from fairway.constraints.rows import column, grouped, labels
 from fairway.errors import MissingDependency, UsageError
+from fairway.measured import Measured
 
 
-def equalized_odds_difference(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+def equalized_odds_difference(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
+) -> Measured:
     """The larger of the gaps between groups in true-positive and in false-positive rate; 0 is fair.
 
     Labels are 0 and 1, or -1 and 1. `sensitive_features` has one value per row, or several columns whose combinations
     are the groups. NaN if a group has no positives or no negatives.
 
+    `error` is the standard error of the gap that is the value. `upper(confidence)` is the largest gap that the rows
+    allow, in any pair of groups and for either label, so it also counts a small group whose gap is merely uncertain.
+
     >>> from fairway.constraints import equalized_odds_difference
-    >>> equalized_odds_difference([0, 0, 1, 1], [1, 0, 1, 1], sensitive_features=["a", "b", "a", "b"])
-    1.0
+    >>> truth, group = [0, 0, 1, 1] * 50, ["a", "b"] * 100
+    >>> gap = equalized_odds_difference(truth, [1, 0, 1, 1] + [0, 0, 1, 1] * 49, sensitive_features=group)
+    >>> gap
+    Measured(0.02, error=0.0334)
+    >>> round(gap.upper(0.95), 2)  # 1 of 50 negatives in a, and none of 50 in b, were predicted positive
+    0.09
     """
-    positives, negatives = _rates(y_true, y_pred, sensitive_features, sample_weight, among=(1, 0))
-    return float(np.maximum(_difference(positives), _difference(negatives)))  # NaN if one is
+    cells, rows = _cells(y_true, y_pred, sensitive_features, sample_weight, among=(1, 0))
+    return largest_gap(cells, rows)
 
 
-def equalized_odds_ratio(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+def equalized_odds_ratio(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> Measured:
     """The smaller of the ratios between groups of true-positive and of false-positive rates; 1 is fair.
 
-    NaN if a group has no positives or no negatives, or if nothing is predicted positive in any group.
+    NaN if a group has no positives or no negatives, or if nothing is predicted positive in any group. `lower` is the
+    smallest ratio that the rows allow; it is near 0 while a group has next to no false positives.
 
     >>> from fairway.constraints import equalized_odds_ratio
     >>> groups = ["a", "a", "a", "b", "b", "b"]
     >>> equalized_odds_ratio([0, 1, 1, 0, 1, 1], [1, 1, 0, 1, 1, 1], sensitive_features=groups)
-    0.5
+    Measured(0.5, error=0.544)
     """
-    positives, negatives = _rates(y_true, y_pred, sensitive_features, sample_weight, among=(1, 0))
-    if np.isnan([positives, negatives]).any():
-        return math.nan
-    return float(np.fmin(_ratio(positives), _ratio(negatives)))  # the one that is defined, if only one is
+    cells, rows = _cells(y_true, y_pred, sensitive_features, sample_weight, among=(1, 0))
+    return smallest_ratio(cells, rows)
 
 
 def equal_opportunity_difference(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
-) -> float:
+) -> Measured:
     """The gap between groups in true-positive rate; 0 is fair. NaN if a group has no positives.
 
     >>> from fairway.constraints import equal_opportunity_difference
-    >>> equal_opportunity_difference([0, 0, 1, 1], [1, 0, 1, 1], sensitive_features=["a", "b", "a", "b"])
+    >>> float(equal_opportunity_difference([0, 0, 1, 1], [1, 0, 1, 1], sensitive_features=["a", "b", "a", "b"]))
     0.0
     """
-    return _difference(*_rates(y_true, y_pred, sensitive_features, sample_weight, among=(1,)))
+    cells, rows = _cells(y_true, y_pred, sensitive_features, sample_weight, among=(1,))
+    return largest_gap(cells, rows)
 
 
 def demographic_parity_difference(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
-) -> float:
+) -> Measured:
     """The gap between groups in the share predicted positive; 0 is fair.
 
     >>> from fairway.constraints import demographic_parity_difference
-    >>> demographic_parity_difference([0, 0, 1, 1], [1, 0, 1, 1], sensitive_features=["a", "b", "a", "b"])
+    >>> float(demographic_parity_difference([0, 0, 1, 1], [1, 0, 1, 1], sensitive_features=["a", "b", "a", "b"]))
     0.5
     """
-    return _difference(*_rates(y_true, y_pred, sensitive_features, sample_weight))
+    cells, rows = _cells(y_true, y_pred, sensitive_features, sample_weight)
+    return largest_gap(cells, rows)
 
 
-def demographic_parity_ratio(y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None) -> float:
+def demographic_parity_ratio(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
+) -> Measured:
     """The smallest share predicted positive in a group over the largest; 1 is fair. NaN if nobody is.
 
     The "four-fifths rule" is `fw.AtLeast("parity", 0.8)`.
 
     >>> from fairway.constraints import demographic_parity_ratio
-    >>> demographic_parity_ratio([0, 0, 1, 1], [1, 0, 1, 1], sensitive_features=["a", "b", "a", "b"])
-    0.5
+    >>> said, groups = [1] * 80 + [0] * 20 + [1] * 70 + [0] * 30, ["a"] * 100 + ["b"] * 100
+    >>> parity = demographic_parity_ratio([1] * 200, said, sensitive_features=groups)
+    >>> parity, round(parity.lower(0.95), 2)
+    (Measured(0.875, error=0.0731), 0.75)
     """
-    return _ratio(*_rates(y_true, y_pred, sensitive_features, sample_weight))
+    cells, rows = _cells(y_true, y_pred, sensitive_features, sample_weight)
+    return smallest_ratio(cells, rows)
 
 
 def group_gap(
@@ -91,7 +111,8 @@ def group_gap(
 ) -> float:
     """The largest minus the smallest `metric(y_true, y_pred)` of a group, for any metric; NaN if one group's is.
 
-    It also works for probabilities and for regression. `sample_weight` is passed on to the metric. Needs Fairlearn.
+    It also works for probabilities and for regression. `sample_weight` is passed on to the metric. Needs Fairlearn. The
+    result is a plain number; `bootstrap` measures its error.
 
     >>> from fairway.constraints import group_gap
     >>> def error(y_true, y_pred):
@@ -120,25 +141,27 @@ def group_gap(
     return math.nan if len(by_group) < 2 or by_group.isna().any() else float(found.difference())  # noqa: PLR2004
 
 
-def _rates(
-    y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any, *, among: tuple[int | None, ...] = (None,)
-) -> list[NDArray[np.float64]]:
-    """The share predicted positive in each group (groups,), among rows with each true label; None means all rows.
+def _cells(
+    y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any, *, among: tuple[int, ...] | None = None
+) -> tuple[Cells, int]:
+    """The share predicted positive in each group, among rows with each of these true labels or all; the rows' number.
 
     NaN for a group without such rows.
     """
     truth, predicted = labels(y_true, "y_true"), labels(y_pred, "y_pred")
-    groups, _, weights = grouped(truth, predicted, sensitive_features, sample_weight)
-    every = np.ones(len(groups)) if weights is None else weights
-    counted = [every if label is None else every * (truth == label) for label in among]
+    groups, names, weights = grouped(truth, predicted, sensitive_features, sample_weight)
+    cell, size = (groups, len(names)) if among is None else (2 * groups + truth, 2 * len(names))
     with np.errstate(invalid="ignore"):
-        return [np.bincount(groups, rows * predicted) / np.bincount(groups, rows) for rows in counted]
-
-
-def _difference(rates: NDArray[np.float64]) -> float:
-    return float(rates.max() - rates.min()) if len(rates) > 1 else math.nan
-
-
-def _ratio(rates: NDArray[np.float64]) -> float:
-    highest = float(rates.max())
-    return float(rates.min()) / highest if len(rates) > 1 and highest else math.nan
+        if weights is None:
+            counts = np.bincount(2 * cell + predicted, minlength=2 * size).reshape(size, 2)
+            rows = counts.sum(axis=1).astype(float)
+            rates = counts[:, 1] / rows
+        else:
+            total = np.bincount(cell, weights, size)
+            rates = np.bincount(cell, weights * predicted, size) / total
+            unit = weights.max(initial=0.0)  # so that squares neither overflow nor vanish
+            rows = np.fmax((total / unit) ** 2 / np.bincount(cell, (weights / unit) ** 2, size), 1.0)
+    if among is None:
+        return Cells(rates[None], rows[None]), len(truth)
+    chosen = list(among)
+    return Cells(rates.reshape(-1, 2).T[chosen], rows.reshape(-1, 2).T[chosen]), len(truth)

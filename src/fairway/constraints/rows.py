@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from fairway.checks import is_number
 from fairway.errors import UsageError
 
+_FEW = 16  # groups that are numbered one after the other
+
 
 class Groups(NamedTuple):
     """The group of each row."""
@@ -40,6 +42,10 @@ def array(values: Any, name: str) -> NDArray[Any]:
 def labels(values: Any, name: str) -> NDArray[np.int64]:
     """1 where a label is 1, and 0 where it is 0 or -1; Fairlearn accepts no other labels."""
     given = column(values, name)
+    if given.dtype.kind in "biuf":
+        ones = np.asarray(given == 1)
+        if (ones | (given == 0)).all() or (ones | (given == -1)).all():
+            return np.asarray(ones, dtype=np.int64)
     seen = set(given.tolist())
     if seen <= {0, 1} or seen <= {-1, 1}:
         return np.asarray(given == 1, dtype=np.int64)
@@ -66,15 +72,41 @@ def grouped(truth: NDArray[Any], predicted: NDArray[Any], sensitive_features: An
             raise UsageError(f"{name} has {len(rows)} rows and y_true has {len(truth)}: equal lengths are expected")
     if weights is not None and not (np.isfinite(weights) & (weights >= 0)).all():
         raise UsageError("sample_weight has negative or non-finite values: numbers of at least 0 are expected")
-    number: dict[Hashable, int] = {}
-    groups = np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
-    if any(_missing(part) for key in number for part in (key if isinstance(key, tuple) else (key,))):
+    groups, names = _numbered(keys)
+    if any(_missing(part) for key in names for part in (key if isinstance(key, tuple) else (key,))):
         raise UsageError("sensitive_features has missing values: give these rows a group of their own, or remove them")
-    return Groups(groups, [*number], weights)
+    return Groups(groups, names, weights)
 
 
-def _keys(sensitive_features: Any) -> list[Any]:
-    """The key of each row's group; several columns may come as a 2-D array, or by name."""
+def take(rows: Any, places: NDArray[np.int64]) -> Any:
+    """The rows at these places, of an array, a sparse matrix, a Series, a DataFrame or a list."""
+    if hasattr(rows, "shape"):
+        return getattr(rows, "iloc", rows)[places]
+    return [rows[place] for place in places]
+
+
+def _numbered(keys: NDArray[Any] | list[Any]) -> tuple[NDArray[np.int64], list[Hashable]]:
+    """The number of each row's key (n,) and the distinct keys, in the order in which they first appear."""
+    if isinstance(keys, np.ndarray):
+        number, left, names = np.zeros(len(keys), dtype=np.int64), np.ones(len(keys), dtype=bool), list[Hashable]()
+        while len(names) < _FEW and left.any():
+            key = keys[left.argmax()]
+            same = keys == key
+            np.copyto(number, len(names), where=same)
+            left &= ~same
+            names.append(key.item())
+        if not left.any():
+            return number, names
+        keys = keys.tolist()
+    found = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return np.fromiter(map(found.__getitem__, keys), np.int64, len(keys)), [*found]
+
+
+def _keys(sensitive_features: Any) -> NDArray[Any] | list[Any]:
+    """The key of each row's group; several columns may come as a 2-D array, or by name.
+
+    Whole numbers, booleans and strings stay in their array, where comparing them is fast.
+    """
     if isinstance(sensitive_features, Mapping):
         columns = [column(each, f"sensitive_features[{name!r}]") for name, each in sensitive_features.items()]
         if len({len(each) for each in columns}) != 1:
@@ -83,7 +115,8 @@ def _keys(sensitive_features: Any) -> list[Any]:
     table = array(sensitive_features, "sensitive_features")
     if table.ndim == 2:  # noqa: PLR2004
         return [tuple(row) for row in table.tolist()]
-    return list(column(table, "sensitive_features").tolist())
+    keys = column(table, "sensitive_features")
+    return keys if keys.dtype.kind in "biuU" else list(keys.tolist())
 
 
 def _missing(value: Any) -> bool:
