@@ -49,7 +49,7 @@ class FreshRows:
     >>> fresh = fw.FreshRows(rows, truth, groups=groups, parity=demographic_parity_difference)
     >>> evidence = fresh(lambda rows: 1 / (1 + np.exp(-rows[:, 0])))["parity"]
     >>> evidence.rows, round(evidence.positive_share, 2)
-    (400, 0.49)
+    (400, 0.47)
     """
 
     def __init__(
@@ -68,7 +68,9 @@ class FreshRows:
             raise UsageError("FreshRows: no limit came; give each by name, as in eod=equalized_odds_difference")
         for name, metric in limits.items():
             if not callable(metric):
-                raise UsageError(f"FreshRows: {name}={metric!r}: a metric, such as equalized_odds_difference, is expected")
+                raise UsageError(
+                    f"FreshRows: {name}={metric!r}: a metric, such as equalized_odds_difference, is expected"
+                )
             if metric in _FAIRNESS and groups is None:
                 raise UsageError(f"FreshRows: {name} compares groups: pass groups=, the group of each row")
         if not callable(threshold) and not is_number(threshold):
@@ -119,7 +121,7 @@ class FreshRows:
         if callable(model):
             return model(self.rows)
         raise UsageError(
-            f"the model is a {type(model).__name__} without predict: pass FreshRows(..., predict=lambda model, rows: ...)"
+            f"the model is a {type(model).__name__} without predict: give FreshRows predict=lambda model, rows: ..."
         )
 
     def _evidence(self, metric: Metric, model: Any, decided: NDArray[np.int64] | None) -> Evidence:
@@ -169,7 +171,9 @@ def hashes(rows: Any) -> NDArray[np.uint64]:
         flat = np.ascontiguousarray(table.reshape(len(table), -1), dtype=np.float64) + 0.0  # -0.0 becomes 0.0
         parts = [row.tobytes() for row in flat]
     else:
-        parts = [repr(row.tolist() if hasattr(row, "tolist") else row).encode() for row in (rows if table is None else table)]
+        parts = [
+            repr(row.tolist() if hasattr(row, "tolist") else row).encode() for row in (rows if table is None else table)
+        ]
     digests = b"".join(hashlib.blake2b(part, digest_size=8).digest() for part in parts)
     return np.frombuffer(digests, np.uint64)
 

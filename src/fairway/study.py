@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from fairway import fresh
 from fairway.checks import whole
-from fairway.constraints.rows import group_keys
+from fairway.constraints.rows import group_keys, group_names
 from fairway.engine.certificate import Certificate, certificate
 from fairway.engine.events import Enqueued, Noted, Searched, Status
 from fairway.engine.identity import Identity
@@ -297,7 +297,7 @@ class Study:
         is then noticed.
         """
         hashed = fresh.hashes(rows)
-        names = None if groups is None else sorted({str(name) for name in group_keys(groups)})
+        names = None if groups is None else sorted(group_names(group_keys(groups)))
         self.owner.journal.append(Searched(len(hashed), fresh.pack(hashed), names))
 
     def note(self, trial: int | None = None, /, **jsonable: Any) -> None:

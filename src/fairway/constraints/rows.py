@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,6 +76,17 @@ def grouped(truth: NDArray[Any], predicted: NDArray[Any], sensitive_features: An
     if any(_missing(part) for key in names for part in (key if isinstance(key, tuple) else (key,))):
         raise UsageError("sensitive_features has missing values: give these rows a group of their own, or remove them")
     return Groups(groups, names, weights)
+
+
+def group_names(keys: Sequence[Hashable]) -> tuple[str, ...]:
+    """The names of groups; several columns are joined, and names that would be the same are told apart."""
+    texts = [" & ".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in keys]
+    return tuple(texts if len({*texts}) == len(texts) else map(repr, keys))
+
+
+def group_keys(groups: Any) -> list[Hashable]:
+    """The distinct keys of rows' groups."""
+    return _numbered(_keys(groups))[1]
 
 
 def take(rows: Any, places: NDArray[np.int64]) -> Any:

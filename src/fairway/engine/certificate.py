@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fairway.constraints.rows import labels
 from fairway.engine.certification import Candidate, Certification
 from fairway.engine.ledger import Course
 from fairway.evidence import Decisions, Evidence, from_json, rows_needed
@@ -228,7 +229,7 @@ def digest(decisions: Any) -> str:
     >>> digest([1, 0, 1]) == digest([True, False, True]) != digest([1, 1, 0])
     True
     """
-    return hashlib.sha256(np.asarray(decisions).astype(np.int64).tobytes()).hexdigest()
+    return hashlib.sha256(labels(decisions, "decisions").astype(np.uint8).tobytes()).hexdigest()
 
 
 def _measured(finding: Finding) -> str:

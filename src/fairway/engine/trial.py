@@ -116,8 +116,7 @@ class Trial:
         """Keep something beside the metrics; it is stored with the finished trial. Later, use `study.note`."""
         if self.status != "running":
             raise UsageError(
-                f"trial {self.number} was told already ({self.status}): "
-                f"note it with study.note({self.number}, ...)"
+                f"trial {self.number} was told already ({self.status}): note it with study.note({self.number}, ...)"
             )
         self.driver.notes.update(jsonable_notes(jsonable))
 

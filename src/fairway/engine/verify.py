@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from fairway import feasibility
-from fairway.engine.events import SAVED, Event, Judged, Opened, Reported, Told
+from fairway.engine.certification import Certification, candidates, p_values
+from fairway.engine.events import SAVED, Event, Judged, Opened, Reported, Sealed, Tested, Told
 from fairway.engine.identity import WORDING, Identity
 from fairway.engine.ledger import Ledger
 from fairway.engine.measurement import Observation, Report
@@ -60,6 +61,7 @@ def verify(events: Sequence[Event]) -> Verification:
             worded = event.config.get("wording") == WORDING
             _Worker(event.worker, identity.problem, identity.stopper, result, worded=worded).verify(events)
     _judge_again(events, result)
+    _certify_again(events, result)
     return result
 
 
@@ -94,6 +96,28 @@ def _judge_again(events: Sequence[Event], result: Verification) -> None:
         wrong = f"after {event.finished} trials: {event.reason}; judged again: {verdict.reason}"
         result.rulings += 1
         result.expect(holds=same, otherwise=wrong)
+
+
+def _certify_again(events: Sequence[Event], result: Verification) -> None:
+    """Derive what was to be tested from the log before it, and make the tests again from what the rows said."""
+    problem, certifications = None, list[Certification]()
+    for i, event in enumerate(events):
+        if isinstance(event, Opened):
+            problem = problem or Identity.from_json(event.config).problem
+        elif isinstance(event, Sealed) and problem is not None:
+            certification = Certification(event)
+            derived = candidates(problem, events[:i], at_most=event.at_most, level=certification.level)
+            wrong = f"certification {event.certification}: its candidates are not those that follow from the log"
+            result.rulings += 1
+            result.expect(holds=derived == certification.candidates, otherwise=wrong)
+            certifications.append(certification)
+        elif isinstance(event, Tested) and problem is not None:
+            where = f"certification {event.certification}, candidate {event.place}"
+            again, written = p_values(problem, event.evidence), event.p_values
+            same = again.keys() == written.keys() and all(math.isclose(again[k], written[k]) for k in again)
+            result.rulings += 1
+            result.expect(holds=same, otherwise=f"{where}: p-values {dict(written)}; tested again: {again}")
+            certifications[event.certification].add(event)
 
 
 def _alike(one: float, other: float, scale: float) -> bool:

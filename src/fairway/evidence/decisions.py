@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway.constraints import fairness
-from fairway.constraints.rows import grouped, labels
+from fairway.constraints.rows import group_names, grouped, labels
 from fairway.errors import UsageError
 from fairway.evidence.evidence import Cells, Evidence, crossing
 from fairway.evidence.proportions import Array, Comparison, Table, exact, line, settled
@@ -100,7 +100,7 @@ class Decisions(Evidence):
         )  # (2, groups)
         rows = None if weight is None and cluster is None else _Rows(true, decided, number, weight, cluster)
         digest = hashlib.sha256(decided.astype(np.uint8).tobytes()).hexdigest()
-        self._keep(name, _texts(keys), n, k, rows, len(true), digest)
+        self._keep(name, group_names(keys), n, k, rows, len(true), digest)
 
     def _keep(
         self, metric: str, groups: tuple[str, ...], n: Array, k: Array, per_row: _Rows | None, rows: int, digest: str
@@ -251,9 +251,3 @@ def _pair(rows: _Rows, label: int | None, i: int, j: int, share: int | None) -> 
     decision = rows.decision[of].astype(float) if share is None else np.full(len(weights), float(share))
     clusters = None if rows.clusters is None else rows.clusters[of]
     return _Pair(decision, first / first.sum(), second / second.sum(), clusters)
-
-
-def _texts(keys: list[Any]) -> tuple[str, ...]:
-    """The names of groups; several columns are joined, and names that would be the same are told apart."""
-    texts = [" & ".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in keys]
-    return tuple(texts if len({*texts}) == len(texts) else map(repr, keys))

@@ -107,7 +107,9 @@ class Certifier:
             self._say(f"resuming a certification after {len(last.tests)} of {len(last.sealed.candidates)} candidates")
             return last
         if len(before) >= first.uses:
-            known = "" if self._hashes is not None else "; pass rows= if these are others, so that they can be told apart"
+            known = (
+                "" if self._hashes is not None else "; pass rows= if these are others, so that they can be told apart"
+            )
             times = "once" if first.uses == 1 else f"{first.uses} times"
             raise UsageError(
                 f"these rows have been used {times} to certify, as was reserved (uses={first.uses}): "
@@ -140,7 +142,9 @@ class Certifier:
         for each in evidence.values():
             missing = sorted(known - set(each.groups)) if isinstance(each, Decisions) else []
             if missing:
-                raise UsageError(f"the fresh rows have nobody of group {missing[0]!r}: certify on rows with every group")
+                raise UsageError(
+                    f"the fresh rows have nobody of group {missing[0]!r}: certify on rows with every group"
+                )
 
     # Candidates
 
@@ -176,8 +180,10 @@ class Certifier:
             training = Training(last, seed, self._owner.problem, train, steps)
             self._trained[last.number] = training
             if training.rows:
-                columns = zip(*training.rows, strict=True)
-                self._owner.journal.append(Surveyed(last.number, *map(list, columns), cuts=training.cuts))
+                step, objective, values, errors = map(list, zip(*training.rows, strict=True))
+                self._owner.journal.append(
+                    Surveyed(last.number, step, objective, values, errors, cuts=training.cuts)
+                )
 
     def _model(self, candidate: Candidate) -> Any:
         """The model of a candidate."""
@@ -214,8 +220,8 @@ class Certifier:
             least = one.least_p(each)
             if place == 0 and least > certification.level:
                 raise UsageError(
-                    f"{one.rows} fresh rows are too few for the limit on {each.metric}: whatever they say, p is at least "
-                    f"{least:.2g} and {certification.level:g} is needed; certify on more rows, or at a lower confidence"
+                    f"{one.rows} fresh rows are too few for the limit on {each.metric}: whatever they say, p is at "
+                    f"least {least:.2g}, and {certification.level:.2g} is needed; certify on more rows"
                 )
             p_values[each.metric] = one.p_value(each)
         decided = next((each.digest for each in evidence.values() if isinstance(each, Decisions)), None)
@@ -255,7 +261,10 @@ def _plan(owner: Owner, most: int) -> list[tuple[Best, list[int]]]:
     finished = [
         number
         for number, course in enumerate(ledger.courses)
-        if course.status in ("completed", "stopped") and course.peak is not None and course.steps > 1 and number not in done
+        if course.status in ("completed", "stopped")
+        and course.peak is not None
+        and course.steps > 1
+        and number not in done
     ]
     by_objective = sorted(finished, key=lambda number: (sign * ledger.courses[number].peak.objective, number))  # type: ignore[union-attr]
     feasible = [number for number in finished if _is_feasible(owner, number)]
@@ -266,7 +275,7 @@ def _plan(owner: Owner, most: int) -> list[tuple[Best, list[int]]]:
     price = sum(course.check_ns for course in ledger.courses) / max(sum(course.checks for course in ledger.courses), 1)
     plan: list[tuple[Best, list[int]]] = []
     cost = 0.0
-    batches = owner.log.reports(chosen)
+    batches = owner.journal.log.reports(chosen)
     for number in chosen:
         steps = _improvements(sign, [batch for batch in batches if batch.number == number])
         course = ledger.courses[number]
