@@ -74,19 +74,28 @@ def chance(safety: float, level: float) -> float:
 
 
 def candidates(problem: Problem, events: Iterable[Event], *, at_most: int, level: float) -> list[Candidate]:
-    """The checkpoints to test, in their order: the front of objective and safety, from safe to bold."""
+    """The checkpoints to test, in their order: the promising part of the front, from safe to bold."""
     measured, several = _measured(events)
+    promising = _front(problem, measured, level)
+    return [each.candidate for each in _spread(_one_each(promising, several, level), at_most)]
+
+
+def promising_trials(problem: Problem, events: Iterable[Event], *, level: float) -> list[int]:
+    """The trials on the promising part of the front, from safe to bold."""
+    measured, _ = _measured(events)
+    return list(dict.fromkeys(each.candidate.number for each in _front(problem, measured, level)))
+
+
+def _front(problem: Problem, measured: Iterable[Candidate], level: float) -> list[_Placed]:
+    """The front of objective and safety, from safe to bold, without what is hopeless or safer than it need be."""
     sign, front = problem.objective.sign, list[_Placed]()
     placed = [_Placed(safety(problem, one.values, one.errors), one) for one in measured]
     for each in sorted(placed, key=lambda each: (sign * each.candidate.objective, -each.safety, each.candidate[:2])):
         if not front or each.safety > front[0].safety:
             front.insert(0, each)
-    if not front:
-        return []
     hopeful = [each for each in front if chance(each.safety, level) >= _HOPELESS] or front[:1]
     certain = sum(chance(each.safety, level) > _CERTAIN for each in hopeful)
-    tested = _spread(_one_each(hopeful[max(certain - 1, 0) :], several, level), at_most)
-    return [each.candidate for each in tested]
+    return hopeful[max(certain - 1, 0) :]
 
 
 class _Placed(NamedTuple):

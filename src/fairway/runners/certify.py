@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fairway import feasibility, fresh
 from fairway.checks import fraction, whole
 from fairway.engine.certificate import Certificate, certificate
-from fairway.engine.certification import Candidate, Certification, candidates
+from fairway.engine.certification import Candidate, Certification, candidates, promising_trials
 from fairway.engine.events import Reported, Sealed, Surveyed, Tested
 from fairway.engine.ledger import Ledger
 from fairway.engine.owner import Owner
@@ -31,7 +31,8 @@ from fairway.seeds import trial_seed
 Evaluate = Callable[[Any], Evidence | Mapping[str, Evidence]]
 
 _STEPS = 24  # of a trial that are measured on the judging rows
-_SHARE = 0.05  # of the search's time that this may take, as far as the log can tell
+_TRIALS = 30  # that are measured on the judging rows, at most
+_SHARE = 0.08  # of the search's time that this may take, as far as the log can tell
 _LEAST = 2  # trials that are measured whatever it takes
 
 
@@ -173,7 +174,7 @@ class Certifier:
 
     def _survey(self, train: Callable[[Trial], Any]) -> None:
         """Train the most promising trials again, and measure their limits on the way, on the judging rows."""
-        plan = _plan(self._owner, self._at_most)
+        plan = _plan(self._owner, _TRIALS, (1.0 - self._confidence) / self._uses)
         for i, (last, steps) in enumerate(plan):
             self._say(f"measuring trial {last.number} on the judging rows, {i + 1} of {len(plan)}")
             seed = trial_seed(self._owner.seed, last.number)
@@ -250,14 +251,16 @@ def _checked(said: Any, metrics: Sequence[str]) -> dict[str, Evidence]:
     return {name: said[name] for name in metrics}
 
 
-def _plan(owner: Owner, most: int) -> list[tuple[Best, list[int]]]:
+def _plan(owner: Owner, most: int, level: float) -> list[tuple[Best, list[int]]]:
     """Which trials to measure again, each up to a checkpoint, and at which steps on the way.
 
-    The best feasible trials in turn with those of the best objective, as many as a small share of the search's time
-    allows. Of each trial the steps that improved its objective, at most so many.
+    Those on the front of what the search measured, then the best feasible trials in turn with those of the best
+    objective, as many as a small share of the search's time allows. Of each trial the steps that improved its
+    objective, at most so many.
     """
     ledger, problem, sign = owner.ledger, owner.problem, owner.problem.objective.sign
-    done = {event.number for event in owner.journal.read(0) if isinstance(event, Surveyed)}
+    events = owner.journal.read(0)
+    done = {event.number for event in events if isinstance(event, Surveyed)}
     finished = [
         number
         for number, course in enumerate(ledger.courses)
@@ -269,8 +272,9 @@ def _plan(owner: Owner, most: int) -> list[tuple[Best, list[int]]]:
     by_objective = sorted(finished, key=lambda number: (sign * ledger.courses[number].peak.objective, number))  # type: ignore[union-attr]
     feasible = [number for number in finished if _is_feasible(owner, number)]
     feasible.sort(key=lambda number: (sign * ledger.courses[number].checkpoint.objective, number))  # type: ignore[union-attr]
-    chosen = list(dict.fromkeys(n for pair in zip(feasible, by_objective, strict=False) for n in pair))
-    chosen = list(dict.fromkeys([*chosen, *feasible, *by_objective]))[:most]
+    turns = [n for pair in zip(feasible, by_objective, strict=False) for n in pair]
+    front = [number for number in promising_trials(problem, events, level=level) if number in set(finished)]
+    chosen = list(dict.fromkeys([*front, *turns, *feasible, *by_objective]))[:most]
     spent = sum(course.train_ns + course.check_ns for course in ledger.courses)
     price = sum(course.check_ns for course in ledger.courses) / max(sum(course.checks for course in ledger.courses), 1)
     plan: list[tuple[Best, list[int]]] = []
