@@ -13,6 +13,7 @@ from fairway.constraints import (
     Directional,
     Invariance,
     MinimumFunctionality,
+    failed_cases,
     failure_rate,
     failures,
 )
@@ -71,6 +72,30 @@ def test_the_failure_rate_is_the_mean_over_tests_and_not_over_cases():
     suite = [MinimumFunctionality("few", ["good"], 0), MinimumFunctionality("many", ["good"] * 9, 1)]
     assert failures(labels, suite) == {"few": 1.0, "many": 0.0}
     assert failure_rate(labels, suite) == 0.5
+
+
+def test_the_failed_cases_are_those_that_the_shares_count():
+    suite = [MinimumFunctionality("words", ["good", "bad", "good"], 1), Invariance("same", [["good", "bad"]])]
+    assert failed_cases(labels, suite) == {"words": [False, True, False], "same": [True]}
+    assert failures(labels, suite) == {"words": 1 / 3, "same": 1.0}
+
+
+def test_the_error_of_a_failure_rate_by_hand():
+    suite = [MinimumFunctionality("few", ["good"] * 2, 0), MinimumFunctionality("many", ["good"] * 8, 1)]
+    rate = failure_rate(labels, suite)
+    assert (rate, rate.rows) == (0.5, 10)
+    assert rate.error == pytest.approx(math.sqrt(0.75 * 0.25 / 2 + 0.1 * 0.9 / 8) / 2)
+    assert rate.upper(0.95) == pytest.approx(0.5 + 1.6448536 * rate.error)
+
+
+def test_the_error_of_a_failure_rate_is_the_standard_deviation_over_suites():
+    rng, chances, sizes = np.random.default_rng(0), (0.1, 0.5, 0.3), (400, 300, 500)
+    rates = []
+    for _ in range(300):
+        fails = [rng.random(size) < chance for chance, size in zip(chances, sizes, strict=True)]
+        suite = [MinimumFunctionality(str(t), each.astype(int).tolist(), 0) for t, each in enumerate(fails)]
+        rates.append(failure_rate(lambda inputs: inputs, suite))
+    assert np.mean([rate.error for rate in rates]) == pytest.approx(np.std(rates), rel=0.1)
 
 
 def test_predict_is_called_once_with_each_text_once():

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fairway as fw
@@ -34,6 +34,51 @@ def test_a_latency_is_a_quantile_of_one_call(monkeypatch):
     assert latency(Clock(monkeypatch, times), [0], quantile=0.5) == 3.5
     assert latency(Clock(monkeypatch, times), [0], quantile=1) == 6.0
     assert latency(Clock(monkeypatch, times).predict, [0], quantile=0) == 1.0
+
+
+def test_the_error_of_a_latency_is_that_of_a_median_of_five_blocks(monkeypatch):
+    blocks = [1.0, 2.0, 4.0, 7.0, 100.0]  # one of them under load
+    took = latency(Clock(monkeypatch, [0.0] * 3 + [time for time in blocks for _ in range(6)]), [0], quantile=0.5)
+    assert (took, took.error) == (4.0, pytest.approx(0.54 * (7.0 - 2.0)))
+    five = np.sort(np.random.default_rng(0).normal(size=(20_000, 5)))
+    assert np.mean(0.54 * (five[:, 3] - five[:, 1])) == pytest.approx(five[:, 2].std(), rel=0.03)
+
+
+@pytest.mark.parametrize(("share", "calls"), [(0.5, 30), (0.95, 200), (0.95, 1000), (0.5, 1000)])
+def test_the_bounds_of_a_latency_hold_as_often_as_they_say(monkeypatch, share, calls):
+    rng, true = np.random.default_rng(0), -np.log(1 - share)
+    found = [
+        latency(Clock(monkeypatch, rng.exponential(size=3 + 2 * calls)), [0], quantile=share, seconds=calls)
+        for _ in range(150)
+    ]
+    assert np.mean([each.upper(0.9) >= true for each in found]) >= 0.9 - 2 * 0.025
+    assert np.mean([each.lower(0.9) <= true for each in found]) >= 0.9 - 2 * 0.025
+
+
+@settings(max_examples=50)
+@given(
+    times=st.lists(st.floats(0.001, 10.0), min_size=30, max_size=200),
+    share=st.floats(0, 1),
+    confidences=st.tuples(st.floats(0.001, 0.9999), st.floats(0.001, 0.9999)),
+)
+def test_the_bounds_of_a_latency_enclose_it_and_widen_with_the_confidence(times, share, confidences):
+    with pytest.MonkeyPatch.context() as patch:
+        took = latency(Clock(patch, times), [0], quantile=share, seconds=sum(times))
+    less, more = sorted(confidences)
+    assert took.lower(more) <= took.lower(less) <= took <= took.upper(less) <= took.upper(more)
+    assert pickle.loads(pickle.dumps(took)).upper(more) == took.upper(more)
+
+
+def test_few_calls_bound_a_high_quantile_from_above_the_slowest(monkeypatch):
+    times = [0.0] * 3 + [1.0, 2.0, 3.0, 4.0, 5.0, 6.0] * 5
+    took = latency(Clock(monkeypatch, times), [0], quantile=0.95)
+    assert took.error == 0
+    assert took.upper(0.9) == 6.0 > took
+
+
+def test_a_size_is_exact():
+    size = model_size([1, 2, 3])
+    assert (size.error, size.upper(0.99), size.rows) == (0.0, size, None)
 
 
 def test_a_busy_moment_does_not_count(monkeypatch):

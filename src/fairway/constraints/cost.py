@@ -40,7 +40,7 @@ def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None 
 
     The error is that of a median of five, 0.54 (b_4 - b_2), where b_2 and b_4 are the second smallest and the second
     largest of the blocks' quantiles: one loaded block does not change it much. The bounds make no assumption about the
-    times: each block gives the order statistic that bounds its quantile, and the median of the five is the bound. If the
+    times: each block gives the order statistic that bounds its quantile, and their median is the bound. If the
     blocks have too few calls for that, it is the order statistic of all calls together; if those are too few as well,
     as 58 are for the 0.95 quantile and a confidence of 0.95, the slowest call plus z errors. Give more `seconds` then.
 

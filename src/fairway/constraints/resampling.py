@@ -94,7 +94,7 @@ def _at_least(drawn: NDArray[np.float64], value: float, error: float, confidence
 def _measured(metric: Callable[..., float], columns: Sequence[Any], named: dict[str, Any]) -> float:
     value = metric(*columns, **named)
     if not is_number(value):
-        raise UsageError(f"bootstrap: metric returned {repr(value)[:80]}: one number is expected")
+        raise UsageError(f"bootstrap: metric returned {_short(value)}: one number is expected")
     return float(value)
 
 
@@ -106,7 +106,7 @@ def _length(given: dict[str, Any]) -> int:
             continue
         if isinstance(values, str | bytes) or not (getattr(values, "shape", None) or isinstance(values, Sequence)):
             hint = "; fix other arguments with functools.partial" if name.isidentifier() else ""
-            raise UsageError(f"bootstrap: {name}={repr(values)[:80]}: {_NEEDS_ROWS}{hint}")
+            raise UsageError(f"bootstrap: {name}={_short(values)}: {_NEEDS_ROWS}{hint}")
         lengths[name] = values.shape[0] if hasattr(values, "shape") else len(values)
     if not lengths:
         raise UsageError("bootstrap: there are no columns: at least one is expected, as in bootstrap(metric, y_true)")
@@ -138,3 +138,7 @@ def _drawing(n: int, clusters: Any) -> Callable[[np.random.Generator], NDArray[n
 
 def _at(values: Any, places: NDArray[np.int64]) -> Any:
     return None if values is None else take(values.tocsr() if hasattr(values, "tocsr") else values, places)
+
+
+def _short(value: Any) -> str:
+    return " ".join(repr(value).split())[:80]
