@@ -22,7 +22,7 @@ from fairway.constraints import fairness
 from fairway.constraints.rows import group_names, grouped, labels
 from fairway.errors import UsageError
 from fairway.evidence.evidence import Cells, Evidence, crossing
-from fairway.evidence.proportions import Array, Comparison, Table, exact, line, settled
+from fairway.evidence.proportions import Array, Comparison, Table, exact, least, line, settled
 from fairway.evidence.variables import Variables, clusters_of, same_length, weights_of
 from fairway.problem import Constraint
 
@@ -181,22 +181,26 @@ class Decisions(Evidence):
         return bound
 
     def _least_p(self, constraint: Constraint, scale: float) -> float:
-        """A difference is certified most easily where all rates are 0 (or 1), a ratio where all are 1."""
+        """That of the two smallest groups of a label: what others could give is no obstacle to them."""
         self._check(constraint)
-        share = 0 if self._comparison == "difference" else 1
-        return max(self._p(best, constraint.threshold, scale) for best in self._contrasts(share=share, scale=scale))
+        if self._per_row is not None:
+            share = 0 if self._comparison == "difference" else 1
+            return max(self._p(best, constraint.threshold, scale) for best in self._contrasts(share=share))
+        found = []
+        for label in self._among:
+            n1, n2 = (max(1, round(n * scale)) for n in np.sort(self._counts(label)[1])[:2].tolist())
+            found.append(least(n1, n2, self._comparison, constraint.threshold))
+        return max(found)
 
-    def _contrasts(self, *, share: int | None = None, scale: float = 1.0) -> Iterator[Table | _Pair]:
-        """What each label and each ordered pair of groups is tested on; `share` replaces the shares of positives."""
+    def _contrasts(self, *, share: int | None = None) -> Iterator[Table | _Pair]:
+        """What each label and each ordered pair of groups is tested on; `share` replaces the decisions of pairs."""
         for label in self._among:
             k, n = self._counts(label)
             for i, j in permutations(range(len(self.groups)), 2):
-                if self._per_row is not None:
+                if self._per_row is None:
+                    yield Table(int(k[i]), int(n[i]), int(k[j]), int(n[j]))
+                else:
                     yield _pair(self._per_row, label, i, j, share)
-                    continue
-                n1, n2 = (max(1, round(float(n[at]) * scale)) for at in (i, j))
-                x1, x2 = (int(k[i]), int(k[j])) if share is None else (share * n1, share * n2)
-                yield Table(x1, n1, x2, n2)
 
     def _p(self, contrast: Table | _Pair, limit: float, scale: float = 1.0) -> float:
         sure = settled(self._comparison, limit)

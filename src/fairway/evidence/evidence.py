@@ -135,14 +135,16 @@ def rows_needed(evidence: Evidence, constraint: Constraint, confidence: float, *
     >>> rows_needed(errors, fw.AtMost("error", 0.06), 0.95)
     721
     """
-    distance = constraint.sign * (_checked(constraint).threshold - evidence.value)
+    distance = _checked(constraint).sign * (constraint.threshold - evidence.value)
     if not distance > 0:
         return None
     if not evidence.rows:
         return 0
     ratio = (quantile(confidence) + quantile(fraction(power, "power"))) * evidence.error / distance
-    least = evidence.least_rows(constraint, confidence)
-    return None if least is None else max(math.ceil(evidence.rows * ratio**2), evidence.rows + 1, least)
+    needed = max(math.ceil(evidence.rows * ratio**2), evidence.rows + 1)
+    if evidence.least_p(constraint, rows=needed) <= 1 - confidence:
+        return needed
+    return evidence.least_rows(constraint, confidence)
 
 
 def crossing(kept: Callable[[float], bool], strict: float, loose: float) -> float:

@@ -44,6 +44,8 @@ _POINTS = 65  # where the tail probability is computed first
 _PEAKS = 4  # local maxima that are refined
 _ROUNDS = 3  # of refinement, each by a factor of 5
 _TINY = 1e-300
+_FEW = 12  # rows of a cell
+_MANY = 20  # times as many rows as in the other cell
 
 
 class Table(NamedTuple):
@@ -106,6 +108,33 @@ def _exact(table: Table, comparison: Comparison, limit: float) -> float:
     least = np.minimum.accumulate(least[::-1])[::-1]  # Barnard's convexity: fewer positives in group 1 are no worse
     tail = _Tail(null, table.n1, table.n2, first, second, least)
     return min(GAMMA + _highest(tail, low, high), 1.0)
+
+
+def least(n1: int, n2: int, comparison: Comparison, limit: float) -> float:
+    """The smallest p-value that the two groups can give each other, the larger of both directions.
+
+    Equal rates of 0 for a difference, or of 1 for a ratio, are the easiest to certify, except in cells of a few rows,
+    where all tables are searched: for each x1, one direction's p falls in x2 and the other's rises.
+    """
+    n1, n2 = min(n1, n2), max(n1, n2)
+    if n1 <= _FEW:
+        n2 = min(n2, _MANY * n1)  # more rows of one group make no difference
+
+    def ways(x1: int, x2: int) -> tuple[float, float]:
+        there, back = Table(x1, n1, x2, n2), Table(x2, n2, x1, n1)
+        return exact(there, comparison, limit), exact(back, comparison, limit)
+
+    best = max(ways(0, 0) if comparison == "difference" else ways(n1, n2))
+    half = n1 // 2 if comparison == "difference" else n1  # 0 and 1 may be swapped in a difference
+    for x1 in range(half + 1) if n1 <= _FEW and settled(comparison, limit) is None else ():
+        low, high = 0, n2
+        while low < high:
+            middle = (low + high) // 2
+            falls, rises = ways(x1, middle)
+            best = min(best, max(falls, rises))
+            low, high = (low, middle) if falls <= rises else (middle + 1, high)
+        best = min(best, max(ways(x1, low)))
+    return best
 
 
 def score(table: Table, comparison: Comparison, limit: float) -> float:
