@@ -27,6 +27,7 @@ from fairway.problem import Constraint, Problem
 _HOPELESS = 0.05  # a candidate with less of a chance is not worth its test
 _CERTAIN = 0.995  # of those with a greater chance, only the best is tested
 _BEYOND = 1e6  # stands for an infinite safety: that of an exact value
+_ENOUGH = 10  # trials, before their median says what is useless
 _LIKELY = 0.8  # a trial with one candidate gives the best that has this chance
 _UNKNOWN_ERROR = 0.1  # in the constraint's unit, where a value came without an error
 
@@ -75,14 +76,14 @@ def chance(safety: float, level: float) -> float:
 
 def candidates(problem: Problem, events: Iterable[Event], *, at_most: int, level: float) -> list[Candidate]:
     """The checkpoints to test, in their order: the promising part of the front, from safe to bold."""
-    measured, several = _measured(events)
+    measured, several = _measured(problem, events)
     promising = _front(problem, measured, level)
     return [each.candidate for each in _spread(_one_each(promising, several, level), at_most)]
 
 
 def promising_trials(problem: Problem, events: Iterable[Event], *, level: float) -> list[int]:
     """The trials on the promising part of the front, from safe to bold."""
-    measured, _ = _measured(events)
+    measured, _ = _measured(problem, events)
     return list(dict.fromkeys(each.candidate.number for each in _front(problem, measured, level)))
 
 
@@ -103,10 +104,13 @@ class _Placed(NamedTuple):
     candidate: Candidate
 
 
-def _measured(events: Iterable[Event]) -> tuple[list[Candidate], set[int]]:
-    """Every checkpoint with all constraints measured, and the trials that can give several models."""
+def _measured(problem: Problem, events: Iterable[Event]) -> tuple[list[Candidate], set[int]]:
+    """The checkpoints with all constraints measured, and the trials that can give several models.
+
+    A model that is worse than half of the trials is safe because it is useless, and left out.
+    """
     found: dict[tuple[int, int], Candidate] = {}
-    several, failed = set[int](), set[int]()
+    several, peaks = set[int](), dict[int, float]()  # the best objective of each trial that did not fail
 
     def add(number: int, step: int, objective: float, values: Sequence[float], errors: Sequence[float | None]) -> None:
         found[number, step] = Candidate(number, step, objective, tuple(values), tuple(errors))
@@ -120,9 +124,11 @@ def _measured(events: Iterable[Event]) -> tuple[list[Candidate], set[int]]:
             several |= {event.number} if event.cuts else set()
             for row in zip(event.step, event.objective, event.values, event.errors, strict=True):
                 add(event.number, *row)
-        elif isinstance(event, Told) and event.status == "failed":
-            failed.add(event.number)
-    return [one for one in found.values() if one.number not in failed], several
+        elif isinstance(event, Told) and event.status != "failed" and event.peak is not None:
+            peaks[event.number] = event.peak.objective
+    sign = problem.objective.sign
+    bar = sign * float(np.median([*peaks.values()])) if len(peaks) >= _ENOUGH else math.inf
+    return [one for one in found.values() if one.number in peaks and sign * one.objective <= bar], several
 
 
 def _one_each(front: Sequence[_Placed], several: set[int], level: float) -> list[_Placed]:

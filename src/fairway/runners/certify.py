@@ -30,7 +30,7 @@ from fairway.seeds import trial_seed
 
 Evaluate = Callable[[Any], Evidence | Mapping[str, Evidence]]
 
-_STEPS = 24  # of a trial that are measured on the judging rows
+_STEPS = 12  # of a trial that are measured on the judging rows
 _TRIALS = 30  # that are measured on the judging rows, at most
 _SHARE = 0.08  # of the search's time that this may take, as far as the log can tell
 _LEAST = 2  # trials that are measured whatever it takes
@@ -174,7 +174,7 @@ class Certifier:
 
     def _survey(self, train: Callable[[Trial], Any]) -> None:
         """Train the most promising trials again, and measure their limits on the way, on the judging rows."""
-        plan = _plan(self._owner, _TRIALS, (1.0 - self._confidence) / self._uses)
+        plan = _plan(self._owner, (1.0 - self._confidence) / self._uses)
         for i, (last, steps) in enumerate(plan):
             self._say(f"measuring trial {last.number} on the judging rows, {i + 1} of {len(plan)}")
             seed = trial_seed(self._owner.seed, last.number)
@@ -251,30 +251,27 @@ def _checked(said: Any, metrics: Sequence[str]) -> dict[str, Evidence]:
     return {name: said[name] for name in metrics}
 
 
-def _plan(owner: Owner, most: int, level: float) -> list[tuple[Best, list[int]]]:
+def _plan(owner: Owner, level: float) -> list[tuple[Best, list[int]]]:
     """Which trials to measure again, each up to a checkpoint, and at which steps on the way.
 
-    Those on the front of what the search measured, then the best feasible trials in turn with those of the best
-    objective, as many as a small share of the search's time allows. Of each trial the steps that improved its
-    objective, at most so many.
+    Those on the front of what the search measured, the best feasible ones, and others from the best objective down to
+    the median, as many as a small share of the search's time allows. Of each trial some of the steps that improved its
+    objective. The search itself measured little that is safer than its best and a bit worse; this fills the gap.
     """
     ledger, problem, sign = owner.ledger, owner.problem, owner.problem.objective.sign
     events = owner.journal.read(0)
     done = {event.number for event in events if isinstance(event, Surveyed)}
-    finished = [
-        number
+    peaks = {
+        number: sign * course.peak.objective
         for number, course in enumerate(ledger.courses)
-        if course.status in ("completed", "stopped")
-        and course.peak is not None
-        and course.steps > 1
-        and number not in done
-    ]
-    by_objective = sorted(finished, key=lambda number: (sign * ledger.courses[number].peak.objective, number))  # type: ignore[union-attr]
-    feasible = [number for number in finished if _is_feasible(owner, number)]
-    feasible.sort(key=lambda number: (sign * ledger.courses[number].checkpoint.objective, number))  # type: ignore[union-attr]
-    turns = [n for pair in zip(feasible, by_objective, strict=False) for n in pair]
-    front = [number for number in promising_trials(problem, events, level=level) if number in set(finished)]
-    chosen = list(dict.fromkeys([*front, *turns, *feasible, *by_objective]))[:most]
+        if course.status in ("completed", "stopped") and course.peak is not None and course.steps > 1
+    }
+    ranked = sorted(peaks, key=lambda number: (peaks[number], number))
+    better = ranked[: (len(ranked) + 1) // 2]
+    spread = [better[int(i)] for i in np.linspace(0, len(better) - 1, min(len(better), _TRIALS))]
+    feasible = [number for number in ranked if _is_feasible(owner, number)][: _TRIALS // 3]
+    front = promising_trials(problem, events, level=level)
+    chosen = [n for n in dict.fromkeys([*front, *feasible, *spread]) if n in peaks and n not in done]
     spent = sum(course.train_ns + course.check_ns for course in ledger.courses)
     price = sum(course.check_ns for course in ledger.courses) / max(sum(course.checks for course in ledger.courses), 1)
     plan: list[tuple[Best, list[int]]] = []
@@ -282,14 +279,12 @@ def _plan(owner: Owner, most: int, level: float) -> list[tuple[Best, list[int]]]
     batches = owner.journal.log.reports(chosen)
     for number in chosen:
         steps = _improvements(sign, [batch for batch in batches if batch.number == number])
-        course = ledger.courses[number]
-        cost += course.train_ns + price * len(steps) * len(problem.constraints)
+        cost += ledger.courses[number].train_ns + price * len(steps) * len(problem.constraints)
         if len(plan) >= _LEAST and cost > _SHARE * spent:
             break
         if steps:
-            objective = steps[max(steps)]
             unknown = (None,) * len(problem.constraints)
-            last = owner.named(number, Checkpoint(max(steps), objective, unknown))
+            last = owner.named(number, Checkpoint(max(steps), steps[max(steps)], unknown))
             plan.append((last, sorted(steps)))
     return plan
 
