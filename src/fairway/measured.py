@@ -17,10 +17,10 @@ Bound: TypeAlias = Callable[[float], float]
 class Measured(float):
     """A value with its standard error on the rows it was measured on; report it like a number.
 
-    Fairway's own fairness metrics and `latency` return it, and `bootstrap` makes it from any metric. A constraint with
-    `confidence=` compares the upper bound with the limit (`AtLeast`: the lower bound): by default the value plus or
-    minus z errors. A metric with a better bound gives it as a function of the confidence, `upper` or `lower`. `rows` is
-    the number of rows behind the value, if there are rows.
+    All metrics in `fairway.constraints` but `group_gap` return it, and `bootstrap` makes it from any other. Arithmetic
+    gives plain numbers, without an error. A constraint with `confidence=` compares the upper bound with the limit
+    (`AtLeast`: the lower bound): by default the value plus or minus z errors. A metric with a better bound gives it as
+    a function of the confidence, `upper` or `lower`. `rows` is the number of rows behind the value, if there are rows.
 
     >>> import fairway as fw
     >>> gap = fw.Measured(0.08, error=0.01, rows=2000)
