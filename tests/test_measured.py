@@ -39,6 +39,17 @@ def test_without_bounds_of_its_own_they_are_normal_and_grow_with_the_confidence(
     assert measured.upper(0.95) == pytest.approx(value + 1.6448536 * error)
 
 
+@given(value=FINITE, error=st.floats(0, 1e3), factor=st.floats(1e-3, 1e3))
+def test_in_another_unit_it_keeps_its_error_and_its_bounds(value, error, factor):
+    measured = fw.Measured(value, error, rows=7, upper=twice)
+    for scaled in (factor * measured, measured * factor, measured / (1 / factor)):
+        assert (float(scaled), scaled.error) == (pytest.approx(factor * value), pytest.approx(factor * error))
+        assert scaled.upper(0.75) == pytest.approx(1.5 * factor)
+        assert scaled.lower(0.75) == pytest.approx(factor * measured.lower(0.75))
+        assert scaled.rows == 7
+    assert type(-1 * measured) is type(measured * measured) is type(0 * measured) is float
+
+
 def test_bounds_of_its_own_are_asked():
     measured = fw.Measured(0.5, 0.1, upper=twice, lower=math.sqrt)
     assert (measured.upper(0.9), measured.lower(0.25)) == (1.8, 0.5)

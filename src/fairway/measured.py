@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from statistics import NormalDist
 from typing import Self, TypeAlias
 
@@ -17,15 +18,16 @@ Bound: TypeAlias = Callable[[float], float]
 class Measured(float):
     """A value with its standard error on the rows it was measured on; report it like a number.
 
-    All metrics in `fairway.constraints` but `group_gap` return it, and `bootstrap` makes it from any other. Arithmetic
-    gives plain numbers, without an error. A constraint with `confidence=` compares the upper bound with the limit
-    (`AtLeast`: the lower bound): by default the value plus or minus z errors. A metric with a better bound gives it as
-    a function of the confidence, `upper` or `lower`. `rows` is the number of rows behind the value, if there are rows.
+    All metrics in `fairway.constraints` but `group_gap` return it, and `bootstrap` makes it from any other. Under a
+    constraint with `confidence=` the upper bound is compared with the limit (`AtLeast`: the lower bound): by default
+    the value plus or minus z errors. A metric with a better bound gives it as a function of the confidence, `upper` or
+    `lower`. `rows` is the number of rows behind the value, if there are rows. Multiplied or divided by a positive
+    number, as for another unit, it keeps all that; other arithmetic gives plain numbers.
 
     >>> import fairway as fw
     >>> gap = fw.Measured(0.08, error=0.01, rows=2000)
-    >>> gap, gap + 1, round(gap.upper(0.95), 3)
-    (Measured(0.08, error=0.01), 1.08, 0.096)
+    >>> gap, gap + 1, 100 * gap, round(gap.upper(0.95), 3)
+    (Measured(0.08, error=0.01), 1.08, Measured(8, error=1), 0.096)
     """
 
     __slots__ = ("_lower", "_upper", "error", "rows")
@@ -72,6 +74,19 @@ class Measured(float):
             return float(self._lower(fraction(confidence, "confidence")))
         return float(self) - quantile(confidence) * self.error
 
+    def __mul__(self, factor: float, /) -> float:
+        if isinstance(factor, Measured) or not is_number(factor) or not 0.0 < factor < math.inf:
+            return float(self) * (float(factor) if isinstance(factor, Measured) else factor)
+        upper, lower = (None if own is None else partial(_scaled, own, factor) for own in (self._upper, self._lower))
+        return Measured(float(self) * factor, self.error * factor, rows=self.rows, upper=upper, lower=lower)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float, /) -> float:
+        if isinstance(divisor, Measured) or not is_number(divisor) or not 0.0 < divisor < math.inf:
+            return float(self) / divisor
+        return self * (1.0 / divisor)
+
     def __repr__(self) -> str:
         return f"Measured({float(self):.6g}, error={self.error:.3g})"
 
@@ -81,6 +96,10 @@ class Measured(float):
 
 def _again(value: float, error: float, rows: int | None, upper: Bound | None, lower: Bound | None) -> Measured:
     return Measured(value, error, rows=rows, upper=upper, lower=lower)
+
+
+def _scaled(bound: Bound, factor: float, confidence: float) -> float:
+    return factor * bound(confidence)
 
 
 def quantile(confidence: float) -> float:
