@@ -35,6 +35,7 @@ HOMES = (
     "bench.policies",
     "bench.several",
     "bench.tables",
+    "bench.unseen",
 )
 
 
