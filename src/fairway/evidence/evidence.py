@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
-from fairway.checks import fraction
+from fairway.checks import fraction, whole
 from fairway.errors import UsageError
 from fairway.measured import quantile
 from fairway.problem import Constraint
@@ -48,7 +48,8 @@ class Evidence(ABC):
 
     def least_p(self, constraint: Constraint, *, rows: int | None = None) -> float:
         """The smallest p-value that any outcome could give on this many rows, or on `rows` split in the same way."""
-        return self._least_p(_checked(constraint), (self.rows if rows is None else rows) / max(self.rows, 1))
+        scale = 1.0 if rows is None else whole(rows, "rows") / max(self.rows, 1)
+        return self._least_p(_checked(constraint), scale)
 
     def can_pass(self, constraint: Constraint, confidence: float) -> bool:
         """Whether any outcome on this many rows could certify the limit."""
