@@ -40,7 +40,7 @@ class Rows(NamedTuple):
 
     def at(self, places: NDArray[np.intp]) -> Rows:
         """Some of them."""
-        return Rows(*(column[places] for column in self))
+        return Rows(self.x[places], self.y[places], self.group[places])
 
 
 class Split(NamedTuple):
@@ -62,7 +62,8 @@ def table(name: str, folder: str) -> Rows:
         for column, values in loaded.features.items()
     }
     x = pd.DataFrame(coded).to_numpy(np.float64)
-    return Rows(x, loaded.target.to_numpy(np.int64), loaded.group.to_numpy(np.int64))
+    target, group = (column.to_numpy().astype(np.int64) for column in (loaded.target, loaded.group))
+    return Rows(x, target, group)
 
 
 @cache
@@ -74,17 +75,13 @@ def split(setting: str, folder: str, seed: int) -> Split:
     """A split of a setting: a table's name, or that and "population"."""
     name, _, kind = setting.partition(" ")
     rng = np.random.default_rng([seed, 20_241])
-    if name == DEMO:
-        rows, truth = Rows(*credit_table(DEMO_ROWS, seed=1_000 + seed)), _demo_truth()
-        places = np.arange(DEMO_ROWS)
-    else:
-        rows = table(name, folder)
-        n = len(rows.y)
-        truth = rows if kind == POPULATION else None
-        places = rng.integers(0, n, n) if kind == POPULATION else rng.permutation(n)
+    rows = Rows(*credit_table(DEMO_ROWS, seed=1_000 + seed)) if name == DEMO else table(name, folder)
+    n = len(rows.y)
+    places = rng.integers(0, n, n) if kind == POPULATION else rng.permutation(n)
+    truth = _demo_truth() if name == DEMO else rows if kind == POPULATION else None
     ends = np.round(np.cumsum(SHARES) * len(places)).astype(int)
-    parts = [rows.at(part) for part in np.split(places, ends[:-1])]
-    return Split(*parts, truth)
+    train, judge, certify, final = (rows.at(part) for part in np.split(places, ends[:-1]))
+    return Split(train, judge, certify, final, truth)
 
 
 class Machine:

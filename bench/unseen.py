@@ -8,11 +8,12 @@ CPU seconds. The limit is the median gap of 40 probed models plus 2.5 standard e
 - *best*: `study.best`, within the limit on the judging rows.
 - *margin*: the same with `AtMost("eod", limit, confidence=0.9)`.
 - *certified*: `study.certify`, along the front.
-- *single*: only `study.best` is tested. *Bonferroni*: the same candidates as *certified*, each at its share of the level.
+- *single*: only `study.best` is tested.
+- *Bonferroni*: the same candidates as *certified*, each at its share of the level.
 - *Optuna*, *FLAML*: their best feasible model.
 
-*certified*, *single* and *Bonferroni* share the search of *best*. Where the truth is known (the demo's generator, tables
-taken as a population), a certificate is false if the true gap is above the limit.
+*certified*, *single* and *Bonferroni* share the search of *best*. Where the truth is known (the demo's generator, and
+tables taken as a population), a certificate is false if the true gap is above the limit.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _probe(job: Job) -> Found:
     parts = split(job.setting, job.folder, PROBE_SEED)
     machine, rng = Machine(parts, math.inf), np.random.default_rng(PROBE_SEED)
     rest = Rows(*(np.concatenate(columns) for columns in zip(parts.judge, parts.certify, parts.final, strict=True)))
-    gaps, errors = [], []
+    gaps, errors = list[float](), list[float]()
     while len(gaps) < PROBED:
         booster, best = machine.booster(parameters(rng)), (-math.inf, 0)
         for step in range(1, ROUNDS + 1):
@@ -252,7 +253,7 @@ def _page(splits: Mapping[str, Sequence[Found]], limits: Mapping[str, float]) ->
     return [
         "# Limits on rows nobody searched by",
         "",
-        f"`python -m bench run unseen`: LightGBM under equalized odds, {SECONDS:.0f} CPU seconds a search. See bench/unseen.py.",
+        f"`python -m bench run unseen`: LightGBM under equalized odds, {SECONDS:.0f} CPU seconds a search.",
         "",
         "## Power and price",
         "",
@@ -268,7 +269,7 @@ def _page(splits: Mapping[str, Sequence[Found]], limits: Mapping[str, float]) ->
         "",
         "## Gap above the limit on the final rows",
         "",
-        "Of the splits in which a way returned a model. A plug-in gap is biased upward, so this says less than it seems to.",
+        "Of the splits in which a way returned a model. A plug-in gap is biased upward, so this says little.",
         "",
         *_breaks(plain),
         "",

@@ -138,6 +138,7 @@ def _history(space: fw.Space, x: Array, loss: Array, noise: Array) -> History:
         x=x,
         loss=loss,
         values=np.zeros((n, 0)),
+        bounds=np.zeros((n, 0)),
         violation=np.zeros(n),
         failed=none,
         partial=none,
