@@ -27,7 +27,7 @@ from fairway.problem import Constraint, Problem
 _HOPELESS = 0.05  # a candidate with less of a chance is not worth its test
 _CERTAIN = 0.995  # of those with a greater chance, only the best is tested
 _BEYOND = 1e6  # stands for an infinite safety: that of an exact value
-_ENOUGH = 10  # trials, before their median says what is useless
+_USELESS, _ENOUGH = 0.9, 10  # worse than this share of the trials, once there are so many
 _LIKELY = 0.8  # a trial with one candidate gives the best that has this chance
 _UNKNOWN_ERROR = 0.1  # in the constraint's unit, where a value came without an error
 
@@ -107,7 +107,7 @@ class _Placed(NamedTuple):
 def _measured(problem: Problem, events: Iterable[Event]) -> tuple[list[Candidate], set[int]]:
     """The checkpoints with all constraints measured, and the trials that can give several models.
 
-    A model that is worse than half of the trials is safe because it is useless, and left out.
+    A model that is worse than nine of ten trials may be safe because it is useless, and is left out.
     """
     found: dict[tuple[int, int], Candidate] = {}
     several, peaks = set[int](), dict[int, float]()  # the best objective of each trial that did not fail
@@ -127,7 +127,7 @@ def _measured(problem: Problem, events: Iterable[Event]) -> tuple[list[Candidate
         elif isinstance(event, Told) and event.status != "failed" and event.peak is not None:
             peaks[event.number] = event.peak.objective
     sign = problem.objective.sign
-    bar = sign * float(np.median([*peaks.values()])) if len(peaks) >= _ENOUGH else math.inf
+    bar = np.quantile(sign * np.array([*peaks.values()]), _USELESS) if len(peaks) >= _ENOUGH else math.inf
     return [one for one in found.values() if one.number in peaks and sign * one.objective <= bar], several
 
 

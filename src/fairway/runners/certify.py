@@ -31,9 +31,9 @@ from fairway.seeds import trial_seed
 Evaluate = Callable[[Any], Evidence | Mapping[str, Evidence]]
 
 _STEPS = 12  # of a trial that are measured on the judging rows
-_TRIALS = 30  # that are measured on the judging rows, at most
+_KINDS = 20  # of trials by their objective, of which the cheapest each is measured
+_FEASIBLE = 5  # of the best feasible trials are measured
 _SHARE = 0.08  # of the search's time that this may take, as far as the log can tell
-_LEAST = 2  # trials that are measured whatever it takes
 
 
 class Certifier:
@@ -252,39 +252,38 @@ def _checked(said: Any, metrics: Sequence[str]) -> dict[str, Evidence]:
 def _plan(owner: Owner, level: float) -> list[tuple[Best, list[int]]]:
     """Which trials to measure again, each up to a checkpoint, and at which steps on the way.
 
-    Those on the front of what the search measured, the best feasible ones, and others from the best objective down to
-    the median, as many as a small share of the search's time allows. Of each trial some of the steps that improved its
-    objective. The search itself measured little that is safer than its best and a bit worse; this fills the gap.
+    The search itself measured little that is safer than its best and a bit worse. So half of the time goes to trials on
+    the front of what it measured and to the best feasible ones, the other half to trials of all objectives, the
+    cheapest of each kind. Of each trial some of the steps that improved its objective are measured.
     """
-    ledger, problem, sign = owner.ledger, owner.problem, owner.problem.objective.sign
+    ledger, problem = owner.ledger, owner.problem
     events = owner.journal.read(0)
     done = {event.number for event in events if isinstance(event, Surveyed)}
     peaks = {
-        number: sign * course.peak.objective
+        number: problem.objective.sign * course.peak.objective
         for number, course in enumerate(ledger.courses)
         if course.status in ("completed", "stopped") and course.peak is not None and course.steps > 1
     }
     ranked = sorted(peaks, key=lambda number: (peaks[number], number))
-    better = ranked[: (len(ranked) + 1) // 2]
-    spread = [better[int(i)] for i in np.linspace(0, len(better) - 1, min(len(better), _TRIALS))]
-    feasible = [number for number in ranked if _is_feasible(owner, number)][: _TRIALS // 3]
+    feasible = [number for number in ranked if _is_feasible(owner, number)]
     front = promising_trials(problem, events, level=level)
-    chosen = [n for n in dict.fromkeys([*front, *feasible, *spread]) if n in peaks and n not in done]
+    kinds = np.array_split(np.array(ranked, int), min(len(ranked), _KINDS))
+    cheapest = [min(map(int, kind), key=lambda number: ledger.courses[number].train_ns) for kind in kinds]
     spent = sum(course.train_ns + course.check_ns for course in ledger.courses)
     price = sum(course.check_ns for course in ledger.courses) / max(sum(course.checks for course in ledger.courses), 1)
-    plan: list[tuple[Best, list[int]]] = []
-    cost = 0.0
-    batches = owner.journal.log.reports(chosen)
-    for number in chosen:
-        steps = _improvements(sign, [batch for batch in batches if batch.number == number])
-        cost += ledger.courses[number].train_ns + price * len(steps) * len(problem.constraints)
-        if len(plan) >= _LEAST and cost > _SHARE * spent:
-            break
-        if steps:
-            unknown = (None,) * len(problem.constraints)
-            last = owner.named(number, Checkpoint(max(steps), steps[max(steps)], unknown))
-            plan.append((last, sorted(steps)))
-    return plan
+    plan: dict[int, tuple[Best, list[int]]] = {}
+    for kind in ([*front, *feasible[:_FEASIBLE]], cheapest):
+        cost = 0.0
+        for number in dict.fromkeys(kind):
+            if number in plan or number in done or number not in peaks:
+                continue
+            steps = _improvements(problem.objective.sign, owner.journal.log.reports([number]))
+            cost += ledger.courses[number].train_ns + price * len(steps) * len(problem.constraints)
+            if plan and cost > _SHARE / 2 * spent:
+                break
+            last = Checkpoint(max(steps), steps[max(steps)], (None,) * len(problem.constraints))
+            plan[number] = (owner.named(number, last), sorted(steps))
+    return [*plan.values()]
 
 
 def _is_feasible(owner: Owner, number: int) -> bool:
