@@ -7,7 +7,7 @@ CPU seconds. The limit is the median gap of 40 probed models plus 2.5 standard e
 
 - *best*: `study.best`, within the limit on the judging rows.
 - *margin*: the same with `AtMost("eod", limit, confidence=0.9)`.
-- *certified*: `study.certify`, along the front.
+- *certified*: `study.certify`, along the front; *certified after a margin*: the same after the search of *margin*.
 - *single*: only `study.best` is tested.
 - *Bonferroni*: the same candidates as *certified*, each at its share of the level.
 - *Optuna*, *FLAML*: their best feasible model.
@@ -44,7 +44,8 @@ LEVEL, ERRORS = 0.05, 2.5
 SETTINGS = (*TABLES, *(f"{name} {POPULATION}" for name in TABLES if name != DEMO))
 HARD = "german"  # too few rows: it may end without a certificate
 TESTED = ("certified", "single", "Bonferroni")
-WAYS = ("best", "margin", *TESTED, "Optuna", "FLAML")
+AFTER_MARGIN = "certified after a margin"
+WAYS = ("best", "margin", *TESTED, AFTER_MARGIN, "Optuna", "FLAML")
 CHANCE = 0.5  # the AUC of a split without a certificate
 Found: TypeAlias = dict[str, Any]
 
@@ -70,7 +71,7 @@ def run(job: Job) -> Found:
         model = {"Optuna": _optuna, "FLAML": _flaml}[job.way](machine, job)
         return {job.way: None if model is None else machine.facts(model)}
     found = _search(machine, job)
-    return {**found, "seconds": time.process_time() - began}
+    return found if job.way == "margin" else {**found, "seconds": time.process_time() - began}
 
 
 def _probe(job: Job) -> Found:
@@ -104,21 +105,26 @@ def _search(machine: Machine, job: Job) -> Found:
     machine.without_budget()
     best = None if study.best is None else study.rebuild(machine.train)
     found: Found = {"trials": len(study.trials), "searched": searched, "limit": job.limit}
-    if job.way == "margin":
-        return {**found, "margin": None if best is None else machine.facts(best)}
+    names = ("margin", AFTER_MARGIN) if job.way == "margin" else ("best", *TESTED)
     if best is None:
-        return {**found, **dict.fromkeys(("best", *TESTED))}
+        return {**(found if job.way == "search" else {}), **dict.fromkeys(names)}
     rows = machine.split.certify
     fresh = fw.FreshRows(rows.x, rows.y, groups=rows.group, threshold=machine.threshold, eod=equalized_odds_difference)
     began = time.process_time()
     certificate = study.certify(fresh, machine.train)
+    if job.way == "margin":
+        return {"margin": machine.facts(best), AFTER_MARGIN: _facts(machine, certificate)}
     found |= {"certifying": time.process_time() - began, "tested": len(certificate.tested)}
     found |= {"candidates": certificate.candidates, "p": [one.p_value for one in certificate.tested]}
     found["best"] = machine.facts(best)
-    found["certified"] = machine.facts(certificate.model) if certificate.certified else None
+    found["certified"] = _facts(machine, certificate)
     found["single"] = found["best"] if fresh(best)["eod"].p_value(limit) <= LEVEL else None
     found["Bonferroni"] = _bonferroni(machine, study, fresh, limit)
     return found
+
+
+def _facts(machine: Machine, certificate: fw.Certificate) -> Found | None:
+    return machine.facts(certificate.model) if certificate.certified else None
 
 
 def _bonferroni(machine: Machine, study: fw.Study, fresh: fw.FreshRows, limit: fw.AtMost) -> Found | None:

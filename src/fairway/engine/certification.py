@@ -107,7 +107,8 @@ class _Placed(NamedTuple):
 def _measured(problem: Problem, events: Iterable[Event]) -> tuple[list[Candidate], set[int]]:
     """The checkpoints with all constraints measured, and the trials that can give several models.
 
-    A model that is worse than nine of ten trials may be safe because it is useless, and is left out.
+    A model that is worse than nine of ten trials may be safe because it is useless. It is left out, unless all that
+    are within the limits are like that.
     """
     found: dict[tuple[int, int], Candidate] = {}
     several, peaks = set[int](), dict[int, float]()  # the best objective of each trial that did not fail
@@ -127,8 +128,11 @@ def _measured(problem: Problem, events: Iterable[Event]) -> tuple[list[Candidate
         elif isinstance(event, Told) and event.status != "failed" and event.peak is not None:
             peaks[event.number] = event.peak.objective
     sign = problem.objective.sign
+    measured = [one for one in found.values() if one.number in peaks]
     bar = np.quantile(sign * np.array([*peaks.values()]), _USELESS) if len(peaks) >= _ENOUGH else math.inf
-    return [one for one in found.values() if one.number in peaks and sign * one.objective <= bar], several
+    useful = [one for one in measured if sign * one.objective <= bar]
+    hold = any(safety(problem, one.values, one.errors) >= 0.0 for one in useful)
+    return useful if hold else measured, several
 
 
 def _one_each(front: Sequence[_Placed], several: set[int], level: float) -> list[_Placed]:
