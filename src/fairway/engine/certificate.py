@@ -128,15 +128,14 @@ class Certificate:
     @property
     def positive_share(self) -> tuple[float, float] | None:
         """The share of positive decisions among the fresh rows, and the base rate; None where neither is known."""
-        shares = [each.evidence for each in self.findings if isinstance(each.evidence, Decisions)]
-        return (shares[0].positive_share, shares[0].base_rate) if shares else None
+        return _shares(self.attempt)
 
     @property
     def warnings(self) -> list[str]:
         """What one should know before shipping the model."""
         said = []
         shares = self.positive_share
-        if shares is not None and not 1.0 / _FAR <= shares[0] / max(shares[1], 1e-9) <= _FAR:
+        if shares is not None and _is_far(self.attempt):
             said.append(
                 f"{percent(shares[0])} of its decisions are positive where {percent(shares[1])} of the rows are: "
                 "a model that decides the same for everybody is fair and useless"
@@ -205,7 +204,8 @@ def certificate(problem: Problem, certification: Certification, courses: Sequenc
         tested.append(Attempt(candidate, certification.passes(test), findings))
     passed = [i for i, one in enumerate(tested) if one.passed]
     loss = problem.objective.sign
-    chosen = min(passed, key=lambda i: loss * tested[i].candidate.objective) if passed else len(tested) - 1
+    order = sorted(passed, key=lambda i: (_is_far(tested[i]), loss * tested[i].candidate.objective))
+    chosen = order[0] if passed else len(tested) - 1
     candidate = tested[chosen].candidate
     return Certificate(
         certified=bool(passed),
@@ -221,6 +221,20 @@ def certificate(problem: Problem, certification: Certification, courses: Sequenc
         overlap=sealed.overlap,
         digest=certification.tests[chosen].digest,
     )
+
+
+def _shares(attempt: Attempt) -> tuple[float, float] | None:
+    found = [each.evidence for each in attempt.findings if isinstance(each.evidence, Decisions)]
+    return (found[0].positive_share, found[0].base_rate) if found else None
+
+
+def _is_far(attempt: Attempt) -> bool:
+    """Whether the share of positive decisions is far from the base rate: such a model may be fair and useless.
+
+    Of those that passed, one like that is chosen last. To choose among them is free.
+    """
+    shares = _shares(attempt)
+    return shares is not None and not 1.0 / _FAR <= shares[0] / max(shares[1], 1e-9) <= _FAR
 
 
 def digest(decisions: Any) -> str:

@@ -77,14 +77,14 @@ def chance(safety: float, level: float) -> float:
 def candidates(problem: Problem, events: Iterable[Event], *, at_most: int, level: float) -> list[Candidate]:
     """The checkpoints to test, in their order: the promising part of the front, from safe to bold."""
     measured, several = _measured(problem, events)
-    promising = _front(problem, measured, level)
-    return [each.candidate for each in _spread(_one_each(promising, several, level), at_most)]
+    front = _front(problem, measured, level)
+    return [each.candidate for each in _spread(_one_each(front, several, level), at_most)]
 
 
-def promising_trials(problem: Problem, events: Iterable[Event], *, level: float) -> list[int]:
-    """The trials on the promising part of the front, from safe to bold."""
+def promising(problem: Problem, events: Iterable[Event], *, level: float) -> list[Candidate]:
+    """The promising part of the front, from safe to bold, as far as it is known."""
     measured, _ = _measured(problem, events)
-    return list(dict.fromkeys(each.candidate.number for each in _front(problem, measured, level)))
+    return [each.candidate for each in _front(problem, measured, level)]
 
 
 def _front(problem: Problem, measured: Iterable[Candidate], level: float) -> list[_Placed]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fairway import feasibility, fresh
 from fairway.checks import fraction, whole
 from fairway.engine.certificate import Certificate, certificate
-from fairway.engine.certification import Candidate, Certification, candidates, promising_trials
+from fairway.engine.certification import Candidate, Certification, candidates, promising
 from fairway.engine.events import Reported, Sealed, Surveyed, Tested
 from fairway.engine.ledger import Ledger
 from fairway.engine.owner import Owner
@@ -266,18 +266,19 @@ def _plan(owner: Owner, level: float) -> list[tuple[Best, list[int]]]:
     }
     ranked = sorted(peaks, key=lambda number: (peaks[number], number))
     feasible = [number for number in ranked if _is_feasible(owner, number)]
-    front = promising_trials(problem, events, level=level)
+    front = promising(problem, events, level=level)
     kinds = np.array_split(np.array(ranked, int), min(len(ranked), _KINDS))
     cheapest = [min(map(int, kind), key=lambda number: ledger.courses[number].train_ns) for kind in kinds]
     spent = sum(course.train_ns + course.check_ns for course in ledger.courses)
     price = sum(course.check_ns for course in ledger.courses) / max(sum(course.checks for course in ledger.courses), 1)
     plan: dict[int, tuple[Best, list[int]]] = {}
-    for kind in ([*front, *feasible[:_FEASIBLE]], cheapest):
+    for kind in ([*(one.number for one in front), *feasible[:_FEASIBLE]], cheapest):
         cost = 0.0
         for number in dict.fromkeys(kind):
             if number in plan or number in done or number not in peaks:
                 continue
             steps = _improvements(problem.objective.sign, owner.journal.log.reports([number]))
+            steps |= {one.step: one.objective for one in front if one.number == number}
             cost += ledger.courses[number].train_ns + price * len(steps) * len(problem.constraints)
             if plan and cost > _SHARE / 2 * spent:
                 break
