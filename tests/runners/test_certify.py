@@ -10,7 +10,7 @@ import pytest
 
 import fairway as fw
 from fairway.engine import events as log
-from fairway.engine.events import Sealed, Surveyed
+from fairway.engine.events import Sealed
 from fairway.engine.verify import verify
 from fairway.evidence import Decisions, Exact, Mean, Quantile, Resampled
 
@@ -66,13 +66,14 @@ def test_the_certified_model_is_the_very_object_that_was_tested():
 
 
 def test_a_trial_that_hands_over_checkpoints_is_trained_once_whatever_the_number_of_its_candidates():
-    world = World()
-    study = searched(world, trials=150)
+    world = World(high=0.12)
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("score"), [fw.AtMost("errors", LIMIT)], seed=0)
+    study.enqueue({"x": 1.0})
+    study.optimize(world.train, trials=1)
     certificate = certify(study, world)
-    assert len(world.trainings) == len({*world.trainings})
-    assert any(isinstance(event, Surveyed) and event.cuts for event in study.log.read(0))
-    numbers = [attempt.candidate.number for attempt in certificate.tested]
-    assert len(numbers) > len({*numbers})
+    assert world.trainings == [0, 0]  # the search, and once more
+    assert certificate.candidates >= 2
+    assert certificate.certified
 
 
 def test_candidates_go_from_safe_to_bold_and_testing_ends_at_the_first_failure():
