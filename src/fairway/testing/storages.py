@@ -11,7 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from fairway.engine.events import Asked, Ended, Enqueued, Event, Judged, Opened, Reported, Told, claim, to_json
+from fairway.engine.events import (
+    Asked,
+    Ended,
+    Enqueued,
+    Event,
+    Judged,
+    Noted,
+    Opened,
+    Reported,
+    Sealed,
+    Searched,
+    Surveyed,
+    Tested,
+    Told,
+    claim,
+    to_json,
+)
 from fairway.engine.log import Log
 from fairway.feasibility import Checkpoint
 
@@ -52,6 +68,12 @@ def _events() -> list[Event]:
         Told(1, "failed", "ValueError: ß\n", 2.75, 0, 10, by_stopper=False),
         Judged(0, 2, False, "too few", math.nan, math.inf, 3.0),
         Ended("2 trials were run", 4.0),
+        Noted(1, {"größe": 0.1}, 5.0),
+        Noted(None, {"text": "naïve"}, 5.5),
+        Searched(2, "AAAAAAAAAAAAAAAAAAAAAA==", ["ä", "b"]),
+        Surveyed(0, [1, 2], [0.1, 0.1 + 0.2], [[0.5], [math.inf]], [[None], [0.1]], cuts=True),
+        Sealed(0, [(0, 2, 0.1 + 0.2, (math.inf,), (None,))], 0.95, 1, 10, None, None, None, 6.0),
+        Tested(0, 0, {"größe": {"kind": "exact", "value": 1.0}}, {"größe": 1.0}, None, 7.0),
     ]
 
 
