@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,7 +100,7 @@ class Certificate:
         """Whether a limit was tested by a bootstrap, whose level holds only approximately."""
         return any(finding.evidence.approximate for finding in self.findings)
 
-    @property
+    @cached_property
     def bounds(self) -> dict[str, float]:
         """What is certified instead for the first candidate that failed: a bound for each limit; empty if certified.
 
@@ -110,7 +111,7 @@ class Certificate:
         level = (1.0 - self.confidence) / self.uses / len(self.findings)
         return {each.constraint.metric: each.evidence.bound(each.constraint, 1.0 - level) for each in self.findings}
 
-    @property
+    @cached_property
     def rows_needed(self) -> int | None:
         """Without a certificate: fresh rows with which a model like the failed one would pass in four of five cases.
 
@@ -178,9 +179,8 @@ class Certificate:
         needed = self.rows_needed
         rows = "no number of rows would do" if needed is None else f"about {needed:,} rows would be needed"
         instead = " and ".join(
-            f"{named(name)} {'<=' if each.sign > 0 else '>='} {number(self.bounds[name])}"
-            for each in (finding.constraint for finding in self.findings)
-            for name in [each.metric]
+            f"{named(limit.metric)} {'<=' if limit.sign > 0 else '>='} {number(self.bounds[limit.metric])}"
+            for limit, _, _ in self.findings
         )
         which = f"trial {self.number}, step {self.step}"
         return f"not certified: {failed}; at this value {rows}. {instead} is certified for {which}.{self._elsewhere()}"

@@ -101,7 +101,7 @@ class Ledger:
         for number, course in still.running.items():
             still.courses[number] = course
         still.queue, still.counts, still.verdicts = self.queue.copy(), dict(self.counts), list(self.verdicts)
-        still.certifications = copy.deepcopy(self.certifications)
+        still.certifications = [Certification(one.sealed, list(one.tests)) for one in self.certifications]
         still.terminators, still.columns = dict(self.terminators), copy.copy(self.columns)
         return still
 

@@ -226,7 +226,9 @@ class Certifier:
         decided = next((each.digest for each in evidence.values() if isinstance(each, Decisions)), None)
         kept = {name: one.to_json() for name, one in evidence.items()}
         at = self._owner.clock.at()
-        self._owner.journal.append(Tested(certification.sealed.certification, place, kept, p_values, decided, at))
+        test = Tested(certification.sealed.certification, place, kept, p_values, decided, at)
+        if not self._owner.journal.append(test):
+            raise StorageError("another process tests the same candidates at this moment: call again when it is done")
         return model
 
 
