@@ -101,10 +101,26 @@ def test_what_a_user_does_with_a_result_does_not_reach_the_log(make_study):
     study.trials[0].notes.clear()
     trial.params.clear()
     kept.append(2)
-    with pytest.raises(fw.UsageError, match="takes no more notes"):
-        trial.note(late=True)
     assert study.best.params == study.trials[0].params != {}
     assert study.trials[0].notes == {"kept": [1]}
+
+
+def test_what_is_measured_after_the_search_is_noted_of_a_trial_or_of_the_study(make_study, tmp_path):
+    url = f"sqlite:///{tmp_path}/study.db"
+    study = make_study(storage=url)
+    trial = study.ask()
+    trial.note(fold=3)
+    study.tell(trial, auc=0.5, eod=0.1)
+    trial.note(test_auc=0.49)
+    study.note(trial.number, test_eod=0.12)
+    study.note(reviewed="2026-11-16")
+    for each in (study, make_study(storage=url)):
+        assert each.trials[0].notes == {"fold": 3, "test_auc": 0.49, "test_eod": 0.12}
+        assert each.notes == {"reviewed": "2026-11-16"}
+    with pytest.raises(fw.UsageError, match="there is no trial 7; the study has 1"):
+        study.note(7, test_auc=0.5)
+    with pytest.raises(fw.UsageError, match="finite numbers"):
+        study.note(test_auc=float("nan"))
 
 
 class TestWherePeersFail:

@@ -11,7 +11,7 @@ from fairway import fresh
 from fairway.checks import whole
 from fairway.constraints.rows import group_keys, group_names
 from fairway.engine.certificate import Certificate, certificate
-from fairway.engine.events import Enqueued, Noted, Searched, Status
+from fairway.engine.events import Enqueued, Searched, Status
 from fairway.engine.identity import Identity
 from fairway.engine.log import Log
 from fairway.engine.measurement import Given
@@ -313,7 +313,7 @@ class Study:
         number = None if trial is None else whole(trial, "trial", least=0)
         if number is not None and number >= len(self.owner.ledger.courses):
             raise UsageError(f"note: there is no trial {number}; the study has {len(self.owner.ledger.courses)}")
-        self.owner.journal.append(Noted(number, jsonable_notes(jsonable), self.owner.clock.at()))
+        self.owner.note(number, jsonable_notes(jsonable))
 
     # What a user reads
 

@@ -62,6 +62,7 @@ class Driver:
         self.failed = False  # that reason is a failure
         self.notes: dict[str, Any] = {}
         self.on_best: Callable[[int, float], object] | None = None
+        self.on_note: Callable[[Mapping[str, Any]], object] | None = None  # keeps what is noted after its end
         self.batch = Batch(number, referee, clock.ns())
         self.referee = referee
         self._clock = clock.ns

@@ -11,13 +11,14 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fairway.engine.clock import Clock
 from fairway.engine.driver import Driver
-from fairway.engine.events import Asked, Ended, Enqueued, Event, Judged, Opened, Reported, Status, Told
+from fairway.engine.events import Asked, Ended, Enqueued, Event, Judged, Noted, Opened, Reported, Status, Told
 from fairway.engine.identity import Identity
 from fairway.engine.journal import Journal, read, write
 from fairway.engine.ledger import Ledger
@@ -98,6 +99,7 @@ class Owner:
         """Begin the next trial, in this process."""
         asked = self.assign(self.referee.worker, propose)
         driver = Driver(asked.number, self.referee, self.clock, drain=self.journal.drain)
+        driver.on_note = partial(self.note, asked.number)
         trial = Trial(asked.number, dict(asked.params), seed=trial_seed(self.seed, asked.number), driver=driver)
         with self.lock:
             self.running[asked.number] = trial
@@ -252,6 +254,10 @@ class Owner:
         """Whether a verdict is that of a terminator like this owner's."""
         terminators = self.ledger.terminators
         return bool(terminators.get(said.worker) == terminators[self.referee.worker])
+
+    def note(self, number: int | None, notes: Mapping[str, Any]) -> None:
+        """Keep something that was learned later: of a trial that has ended, or of the study."""
+        self.journal.append(Noted(number, notes, self.clock.at()))
 
     def end(self, reason: str) -> None:
         """Write why a run ended."""

@@ -113,12 +113,17 @@ class Trial:
         return decision
 
     def note(self, **jsonable: Any) -> None:
-        """Keep something beside the metrics; it is stored with the finished trial. Later, use `study.note`."""
-        if self.status != "running":
+        """Keep something beside the metrics, such as a test score; also when the trial has ended."""
+        notes = jsonable_notes(jsonable)
+        if self.status == "running":
+            self.driver.notes.update(notes)
+        elif self.driver.on_note is not None:
+            self.driver.on_note(notes)
+        else:
             raise UsageError(
-                f"trial {self.number} was told already ({self.status}): note it with study.note({self.number}, ...)"
+                f"trial {self.number} has ended ({self.status}) in a process of its own: "
+                f"note it with study.note({self.number}, ...)"
             )
-        self.driver.notes.update(jsonable_notes(jsonable))
 
 
 def jsonable_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
