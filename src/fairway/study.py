@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
-from fairway import fresh
 from fairway.checks import whole
 from fairway.constraints.rows import group_keys, group_names
-from fairway.engine.certificate import Certificate, certificate
 from fairway.engine.events import Enqueued, Searched, Status
 from fairway.engine.identity import Identity
 from fairway.engine.log import Log
@@ -23,7 +21,6 @@ from fairway.history import History
 from fairway.parameters import Parameter, Value
 from fairway.problem import Constraint, Objective, Problem
 from fairway.runners import optimize
-from fairway.runners.certify import Certifier, Evaluate
 from fairway.runners.rebuild import rebuild
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
@@ -36,6 +33,9 @@ from fairway.terminators.terminator import Terminator, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from fairway.engine.certificate import Certificate
+    from fairway.runners.certify import Evaluate
 
 logger = logging.getLogger("fairway")
 
@@ -276,6 +276,8 @@ class Study:
         >>> study.certify(fresh, train).certified
         True
         """
+        from fairway.runners.certify import Certifier  # noqa: PLC0415 - scipy takes its time to load
+
         found = Certifier(
             self.owner,
             evaluate,
@@ -296,6 +298,8 @@ class Study:
         Only hashes are kept, of 8 bytes a row. `groups` are the rows' groups: one that is missing from the fresh rows
         is then noticed.
         """
+        from fairway import fresh  # noqa: PLC0415 - scipy takes its time to load
+
         hashed = fresh.hashes(rows)
         names = None if groups is None else sorted(group_names(group_keys(groups)))
         self.owner.journal.append(Searched(len(hashed), fresh.pack(hashed), names))
@@ -323,6 +327,8 @@ class Study:
         over = [one for one in self.owner.ledger.certifications if one.is_over and one.tests]
         if not over:
             return None
+        from fairway.engine.certificate import certificate  # noqa: PLC0415 - scipy takes its time to load
+
         found = certificate(self.problem, over[-1], self.owner.ledger.courses)
         mine = self._certified
         same = mine is not None and (mine.number, mine.step, mine.digest) == (found.number, found.step, found.digest)

@@ -20,7 +20,6 @@ import numpy as np
 
 from fairway.engine.events import Event, Reported, Sealed, Surveyed, Tested, Told
 from fairway.errors import StorageError
-from fairway.evidence import from_json
 from fairway.measured import quantile
 from fairway.problem import Constraint, Problem
 
@@ -192,4 +191,6 @@ class Certification:
 
 def p_values(problem: Problem, evidence: Mapping[str, Mapping[str, object]]) -> dict[str, float]:
     """The p-value of each limit, from the evidence that the log keeps."""
+    from fairway.evidence import from_json  # noqa: PLC0415 - scipy takes its time to load
+
     return {each.metric: from_json(evidence[each.metric]).p_value(each) for each in problem.constraints}
