@@ -59,6 +59,16 @@ def one_of(value: Any, name: str, *, options: tuple[str, ...]) -> None:
         raise UsageError(f"{name}={_short(value)}: {', '.join(others)} or {last} is expected")
 
 
+def instance(name: str, given: Any, kind: type[Any], default: Any) -> Any:
+    """The argument, if it is one of a kind; the default for None."""
+    if given is None:
+        return default
+    if not isinstance(given, kind):
+        hint = f"; did you mean {given.__name__}()?" if isinstance(given, type) else ""
+        raise UsageError(f"{name}={given!r}: a {name} is expected{hint}")
+    return given
+
+
 def checked(check: Callable[..., Any], **rule: Any) -> dict[str, Any]:
     """The metadata of a dataclass field that `check_fields` passes to a check, as in `checked(whole, least=2)`."""
     return {"check": partial(check, **rule)}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
-from fairway.checks import whole
+from fairway.checks import instance, whole
 from fairway.constraints.rows import group_keys, group_names
 from fairway.engine.events import Enqueued, Searched, Status
 from fairway.engine.identity import Identity
@@ -28,7 +28,7 @@ from fairway.seeds import trial_seed
 from fairway.space import Space
 from fairway.stoppers.pilot import Pilot
 from fairway.stoppers.stopper import Stopper
-from fairway.storage.memory import MemoryLog
+from fairway.storage.opening import open_log
 from fairway.terminators.terminator import Terminator, Verdict
 
 if TYPE_CHECKING:
@@ -92,16 +92,16 @@ class Study:
     ) -> None:
         self.space = space if isinstance(space, Space) else Space(space)
         self.problem = Problem(objective, constraints)  # type: ignore[arg-type]
-        self.sampler = _kind("sampler", sampler, Sampler, CTPE())
-        self.stopper = _kind("stopper", stopper, Stopper, Pilot())
-        self.terminator = _kind("terminator", terminator, Terminator, None)
+        self.sampler = instance("sampler", sampler, Sampler, CTPE())
+        self.stopper = instance("stopper", stopper, Stopper, Pilot())
+        self.terminator = instance("terminator", terminator, Terminator, None)
         self.name = name
-        self.log: Log = _open(storage, name)
+        self.log: Log = open_log(storage, name)
         seed = None if seed is None else whole(seed, "seed", least=0)
         identity = Identity(self.space, self.problem, seed, self.sampler, self.stopper, self.terminator)
         self.owner = Owner(identity, self.log)
         self.seed = self.owner.seed
-        self._certified: Certificate | None = None  # what this process certified last
+        self._certificates: dict[int, Certificate] = {}  # made by this process, by how many there were then
 
     def __repr__(self) -> str:
         best, objective = self.best, self.problem.objective.metric
@@ -248,32 +248,19 @@ class Study:
 
         `evaluate` takes a model and returns evidence for each limit: it is an `fw.FreshRows`, or a function that
         returns kinds of `fairway.evidence` by metric. `train` is the function that was optimised, run once more for
-        each promising trial; where it returns a booster of LightGBM or XGBoost, or hands over a `checkpoint` with each
-        report, it is measured at many steps on the way, which gives more candidates. `models` takes a `Best` and
-        returns its model instead, say from a file.
+        each promising trial; a booster, or a `checkpoint` in each report, gives candidates at many steps. `models`
+        takes a `Best` and returns its model instead, say from a file.
 
-        Rows are spent by being looked at: a second certificate on the same rows is refused, unless the first call
-        reserved `uses` of them, each at its share of the level. `rows` identifies them (those of `FreshRows` do), and
-        is compared with the rows that `searched_by` was told of. What is tested is in the log before anything is
+        Rows are spent by being looked at: a second certificate on the same `rows` is refused, unless the first call
+        reserved `uses` of them, each at its share of the level. What is tested is in the log before anything is
         evaluated, so a call that was cut off resumes, and `fairway verify` makes every test again.
 
-        >>> import numpy as np, fairway as fw
-        >>> from fairway.constraints import demographic_parity_difference
-        >>> x = np.random.default_rng(0).normal(size=(6000, 2))
-        >>> group = np.random.default_rng(1).integers(0, 2, 6000)
-        >>> truth = x[:, 0] + 0.3 * group + x[:, 1] > 0
-        >>> judge, rest = slice(0, 3000), slice(3000, 6000)
-        >>> def train(trial):
-        ...     def model(rows, weight=trial.params["weight"]):
-        ...         return (rows[:, 0] + weight * rows[:, 1] > 0).astype(int)
-        ...     right = (model(x[judge]) == truth[judge]).mean()
-        ...     gap = demographic_parity_difference(truth[judge], model(x[judge]), sensitive_features=group[judge])
-        ...     trial.report(accuracy=right, parity=gap)
-        ...     return model
-        >>> study = fw.Study({"weight": fw.Float(0, 1)}, fw.Maximize("accuracy"), fw.AtMost("parity", 0.1), seed=0)
-        >>> study.optimize(train, trials=20)
-        >>> fresh = fw.FreshRows(x[rest], truth[rest], groups=group[rest], parity=demographic_parity_difference)
-        >>> study.certify(fresh, train).certified
+        >>> import fairway as fw
+        >>> from fairway.evidence import Mean
+        >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("errors", 0.1)], seed=0)
+        >>> study.optimize(lambda trial: {"auc": 0.8, "errors": 0.05}, trials=1)
+        >>> wrong = [0] * 190 + [1] * 10  # on fresh rows
+        >>> study.certify(lambda model: Mean(wrong), models=lambda best: "its model").certified
         True
         """
         from fairway.runners.certify import Certifier  # noqa: PLC0415 - scipy takes its time to load
@@ -289,14 +276,13 @@ class Study:
             uses=uses,
             progress=progress,
         ).run()
-        self._certified = found
+        self._certificates[sum(one.is_over and bool(one.tests) for one in self.owner.ledger.certifications)] = found
         return found
 
     def searched_by(self, rows: Any, *, groups: Any = None) -> None:
         """Say which rows the search trains or judges by, so that `certify` can tell whether fresh rows are fresh.
 
-        Only hashes are kept, of 8 bytes a row. `groups` are the rows' groups: one that is missing from the fresh rows
-        is then noticed.
+        Only hashes are kept, of 8 bytes a row. With `groups`, one that is missing from the fresh rows is noticed too.
         """
         from fairway import fresh  # noqa: PLC0415 - scipy takes its time to load
 
@@ -324,15 +310,12 @@ class Study:
     @property
     def certificate(self) -> Certificate | None:
         """What the last certification found; None before one. Its `model` is there in the process that made it."""
-        over = [one for one in self.owner.ledger.certifications if one.is_over and one.tests]
-        if not over:
-            return None
         from fairway.engine.certificate import certificate  # noqa: PLC0415 - scipy takes its time to load
 
-        found = certificate(self.problem, over[-1], self.owner.ledger.courses)
-        mine = self._certified
-        same = mine is not None and (mine.number, mine.step, mine.digest) == (found.number, found.step, found.digest)
-        return mine if same else found
+        over = [one for one in self.owner.ledger.certifications if one.is_over and one.tests]
+        if len(over) not in self._certificates and over:
+            return certificate(self.problem, over[-1], self.owner.ledger.courses)
+        return self._certificates.get(len(over))
 
     @property
     def notes(self) -> Mapping[str, Any]:
@@ -415,23 +398,3 @@ class Study:
         known = [name for name in self.problem.metrics if any(name in record.errors for record in trials)]
         rows = [record.row(self.space, self.problem, errors=known) for record in trials]
         return pd.DataFrame(rows).set_index("number") if rows else pd.DataFrame()
-
-
-def _open(storage: str | Log | None, name: str) -> Log:
-    if not isinstance(name, str) or not name:
-        raise UsageError(f"name={name!r}: the name of a study is expected")
-    if isinstance(storage, str):
-        from fairway.storage.sql import Database  # noqa: PLC0415 - SQLAlchemy takes its time to load
-
-        return Database(storage).log(name)
-    log: Log = _kind("storage", storage, Log, MemoryLog())
-    return log
-
-
-def _kind(name: str, given: Any, kind: type[Any], default: Any) -> Any:
-    if given is None:
-        return default
-    if not isinstance(given, kind):
-        hint = f"; did you mean {given.__name__}()?" if isinstance(given, type) else ""
-        raise UsageError(f"{name}={given!r}: a {name} is expected{hint}")
-    return given

@@ -269,7 +269,7 @@ def _plan(owner: Owner, level: float) -> list[tuple[Best, list[int]]]:
     ranked = sorted(peaks, key=lambda number: (peaks[number], number))
     feasible = [number for number in ranked if _is_feasible(owner, number)]
     front = promising(problem, events, level=level)
-    kinds = np.array_split(np.array(ranked, int), min(len(ranked), _KINDS))
+    kinds = np.array_split(np.array(ranked, int), min(len(ranked), _KINDS)) if ranked else []
     cheapest = [min(map(int, kind), key=lambda number: ledger.courses[number].train_ns) for kind in kinds]
     spent = sum(course.train_ns + course.check_ns for course in ledger.courses)
     price = sum(course.check_ns for course in ledger.courses) / max(sum(course.checks for course in ledger.courses), 1)
