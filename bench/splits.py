@@ -175,6 +175,15 @@ def odds(rows: Rows, decided: NDArray[np.bool_]) -> float:
     return equalized_odds_difference(rows.y, decided, sensitive_features=rows.group)
 
 
+def widest_error(rows: Rows, decided: NDArray[np.bool_]) -> float:
+    """The standard error of the least certain gap between the groups, of true-positive or false-positive rates."""
+    cell = 2 * rows.y + rows.group
+    n = np.bincount(cell, minlength=4)
+    rate = (np.bincount(cell, decided, minlength=4) + 1) / (n + 2)
+    variance = rate * (1 - rate) / n
+    return float(np.sqrt(variance.reshape(2, 2).sum(axis=1)).max())
+
+
 def parameters(rng: np.random.Generator) -> dict[str, Any]:
     """A random configuration."""
     space = fw.Space(SPACE)

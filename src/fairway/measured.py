@@ -74,6 +74,19 @@ class Measured(float):
             return float(self._lower(fraction(confidence, "confidence")))
         return float(self) - quantile(confidence) * self.error
 
+    def error_at(self, confidence: float, *, upper: bool) -> float:
+        """The error of which z lead from the value to its bound: the standard error, unless it has a bound of its own.
+
+        >>> import fairway as fw
+        >>> gap = fw.Measured(0.08, error=0.01, upper=lambda confidence: 0.12)
+        >>> round(gap.error_at(0.95, upper=True), 4), gap.error_at(0.95, upper=False)
+        (0.0243, 0.01)
+        """
+        z, own = quantile(confidence), self._upper if upper else self._lower
+        if own is None or not z:
+            return self.error
+        return max((own(confidence) - self if upper else self - own(confidence)) / z, 0.0)
+
     def __mul__(self, factor: float, /) -> float:
         if isinstance(factor, Measured) or not is_number(factor) or not 0.0 < factor < math.inf:
             return float(self) * (float(factor) if isinstance(factor, Measured) else factor)

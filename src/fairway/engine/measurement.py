@@ -15,6 +15,8 @@ from fairway.problem import Constraint, Problem
 Given: TypeAlias = float | Folds | Callable[..., float | Folds]
 """A metric as the user reports it: a value (maybe `Measured`), or a callable that measures it."""
 
+_CONFIDENCE = 0.95  # at which an error is taken from a bound, where the constraint has none
+
 
 class Spread(NamedTuple):
     """What the `Folds` of an objective add to their mean."""
@@ -81,26 +83,22 @@ def number(problem: Problem, name: str, given: Any) -> float:
 def measured(problem: Problem, constraint: Constraint, given: Any) -> tuple[float, float | None]:
     """A constraint's value, and its error if it is known.
 
-    Under a confidence the error is such that z of them lead from the value to its bound: that of a `Measured` with a
-    bound of its own differs a little from its standard error.
+    The error is such that z of them lead from the value to its bound, at the constraint's confidence or at 95%. That is
+    the standard error, unless a `Measured` has a bound of its own: that of a largest gap heeds the other gaps too.
     """
     value = number(problem, constraint.metric, given)
-    if isinstance(given, Folds):
-        error = None if math.isnan(given.noise) else given.noise
-    else:
-        error = given.error if isinstance(given, Measured) and not math.isnan(value) else None
-    margin = constraint.margin
-    if not constraint.confidence or math.isnan(value):
-        return value, error
-    if error is None:
+    if math.isnan(value):
+        return value, None
+    if isinstance(given, Measured):
+        return value, given.error_at(constraint.confidence or _CONFIDENCE, upper=constraint.sign > 0)
+    if isinstance(given, Folds) and not math.isnan(given.noise):
+        return value, given.noise
+    if constraint.confidence:
         raise UsageError(
             f"metric {constraint.metric!r} is {repr(given)[:60]}, but its constraint has "
             f"confidence={constraint.confidence:g}: return fw.Measured(value, error=...), or leave the confidence out"
         )
-    if isinstance(given, Measured) and margin:
-        bound = given.upper(constraint.confidence) if constraint.sign > 0 else given.lower(constraint.confidence)
-        error = max(constraint.sign * (bound - value) / margin, 0.0)
-    return value, error
+    return value, None
 
 
 def hopeless(constraint: Constraint, given: Any, error: float | None) -> str:
