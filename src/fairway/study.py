@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, overload
 from fairway import fresh
 from fairway.checks import whole
 from fairway.constraints.rows import group_keys, group_names
-from fairway.engine.certificate import Certificate, certificate
+from fairway.engine.certificate import Certificate, certificate, latest
 from fairway.engine.events import Enqueued, Noted, Searched, Status
 from fairway.engine.identity import Identity
 from fairway.engine.log import Log
 from fairway.engine.measurement import Given
 from fairway.engine.owner import Owner
-from fairway.engine.record import Best, TrialRecord
+from fairway.engine.record import Best, TrialRecord, table
 from fairway.engine.trial import Trial, jsonable_notes
 from fairway.errors import MissingDependency, UsageError
 from fairway.history import History
@@ -320,11 +320,11 @@ class Study:
     @property
     def certificate(self) -> Certificate | None:
         """What the last certification found; None before one. Its `model` is there in the process that made it."""
-        over = [one for one in self.owner.ledger.certifications if one.is_over and one.tests]
-        if not over:
+        ledger = self.owner.ledger
+        over = latest(ledger.certifications)
+        if over is None:
             return None
-        found = certificate(self.problem, over[-1], self.owner.ledger.courses)
-        mine = self._certified
+        found, mine = certificate(self.problem, over, ledger.courses), self._certified
         same = mine is not None and (mine.number, mine.step, mine.digest) == (found.number, found.step, found.digest)
         return mine if same else found
 
@@ -400,14 +400,12 @@ class Study:
         return self.owner.history()
 
     def to_frame(self) -> pd.DataFrame:
-        """Every trial as a row of a pandas table: parameters, the metrics that stand for it, status and costs."""
+        """Every trial as a row of a pandas table: parameters, the metrics that stand for it, status, costs, notes."""
         try:
             import pandas as pd  # noqa: PLC0415 - optional
         except ImportError:
             raise MissingDependency("to_frame needs pandas: pip install pandas") from None
-        trials = self.trials
-        known = [name for name in self.problem.metrics if any(name in record.errors for record in trials)]
-        rows = [record.row(self.space, self.problem, errors=known) for record in trials]
+        rows = table(self.trials, self.space, self.problem)
         return pd.DataFrame(rows).set_index("number") if rows else pd.DataFrame()
 
 

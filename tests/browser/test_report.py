@@ -84,7 +84,7 @@ def test_it_opens_without_a_complaint_and_every_picture_is_drawn(browser, report
     browser.get(report)
     assert draw_all(browser) >= 5
     assert min(marks(browser)) > 0
-    assert "The best model within the limit" in browser.find_element(By.ID, "headline").text
+    assert "the best model within the limit" in browser.find_element(By.ID, "headline").text
     assert complaints(browser) == []
 
 

@@ -28,7 +28,7 @@ def tell(study, *results):
 def test_the_answer_comes_first_then_how_far_from_the_limit_then_what_the_limit_costs():
     study = tell(make(fw.AtMost("eod", 0.25)), {"auc": 0.9, "eod": 0.31}, {"auc": 0.8, "eod": 0.243})
     summary = said(study)
-    assert summary.headline == "The best model within the limit is trial 1: auc 0.8, eod 0.243."
+    assert summary.headline == "On the judging rows, the best model within the limit is trial 1: auc 0.8, eod 0.243."
     assert summary.sentences[0] == "eod 0.243 is 0.007 (3%) within its limit of at most 0.25."
     assert summary.sentences[1] == "Without the limit, trial 0 reached auc 0.9, but eod 0.31."
     assert summary.number == 1
@@ -118,7 +118,7 @@ def test_what_a_trial_reported_before_it_failed_counts():
         break
     study.tell(trial, failed="out of memory")
     assert study.best is not None
-    assert said(study).headline == "The best model within the limit is trial 0: auc 0.9, eod 0.1."
+    assert said(study).headline == "On the judging rows, the best model within the limit is trial 0: auc 0.9, eod 0.1."
 
 
 def test_one_trial_is_one_trial():

@@ -194,6 +194,11 @@ class Certificate:
         return ""
 
 
+def latest(certifications: Sequence[Certification]) -> Certification | None:
+    """The last sequence of tests that is over; None before one."""
+    return next((one for one in reversed(certifications) if one.is_over and one.tests), None)
+
+
 def certificate(problem: Problem, certification: Certification, courses: Sequence[Course]) -> Certificate:
     """What a sequence of tests came to, once it is over."""
     sealed, tested = certification.sealed, list[Attempt]()
