@@ -49,7 +49,7 @@
     const trials = new Trials(byId("trials"), page.columns,
       { href: (number) => `/trial?${query}&number=${number}`, newest: true });
     const charts = new Charts(byId("charts"));
-    let last = page.last;
+    let last = page.last, badge = JSON.stringify(page.study.badge);
     const best = (shown) => { trials.best = shown.feasible && shown.best ? shown.best.number : null; };
 
     // Pictures are asked for one answer at a time, while somebody looks; some take longer and come less often.
@@ -97,8 +97,10 @@
         last = event.lastEventId || last;
         best(changed.study);
         showSummary(changed.study);
-        if (!changed.rows.length) return;
-        trials.merge(changed.rows, true);
+        const certified = JSON.stringify(changed.study.badge), news = changed.rows.length || certified !== badge;
+        badge = certified;
+        if (!news) return;
+        if (changed.rows.length) trials.merge(changed.rows, true);
         quick(false);
         slow(false);
       },
