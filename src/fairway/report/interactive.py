@@ -112,6 +112,9 @@ def _trace(mark: Placed, panel: Panel, *, in_legend: bool) -> dict[str, Any]:
         marker = {"color": colour, "symbol": _OUTLINED.get(symbol, symbol), "size": mark.size}
         rim = {"color": colour, "width": 1.4 if symbol in _OUTLINED else 0}
         trace |= {"mode": "markers", "marker": marker | {"line": rim}}
+        if mark.error is not None:
+            bar = {"type": "data", "array": [float(mark.error)], "color": colour, "thickness": 1.4, "width": 4}
+            trace[f"error_{mark.along}"] = bar
     elif isinstance(mark, Bars):
         marker = {"color": colour, "opacity": mark.opacity}  # the trace's own would make its labels as pale
         trace |= {"type": "bar", "orientation": "h", "marker": marker, "opacity": 1.0}

@@ -100,10 +100,12 @@ class Line(Placed):
 
 @dataclass(frozen=True, eq=False)
 class Points(Placed):
-    """A point at each place."""
+    """A point at each place, with a bar of its error to both sides along x or y where one is given."""
 
     symbol: Symbol | None = None  # by default the role's
     size: float = 6.0
+    error: float | None = None  # of the only point
+    along: Side = "y"  # its error
 
 
 class Bars(Placed):

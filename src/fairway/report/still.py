@@ -86,6 +86,9 @@ def _mark(place: Any, mark: Placed, panel: Panel, style: dict[str, Any]) -> None
         edge = {"markeredgecolor": look.colour, "markeredgewidth": rim, "markersize": mark.size * 0.72}
         shape = (_FILLED | _OUTLINED)[symbol]
         place.plot(x, y, linestyle="none", marker=shape, markerfacecolor=face, **edge, **style)
+        if mark.error is not None:
+            bar = {f"{mark.along}err": mark.error, "ecolor": look.colour, "elinewidth": 1.1, "capsize": 2.5}
+            place.errorbar(x, y, fmt="none", **bar)
     elif isinstance(mark, Bars):
         place.barh(y, x, height=0.65, **style)
     most, after = NAME, {"xytext": (4, 0), "va": "center", "fontsize": 8, "color": _TEXT}
