@@ -75,7 +75,7 @@ def rounded(value: float, error: float | None, other: float | None = None) -> st
     """
     plain = number(value) if other is None else beside(value, other)
     decimals = _decimals(error)
-    if decimals is None or not math.isfinite(value):
+    if decimals is None or not math.isfinite(value) or value == 0.0:
         return plain
     short = f"{value:,.{decimals}f}"
     near = float(short.replace(",", ""))
@@ -170,9 +170,7 @@ def goal(problem: Problem) -> str:
     return f"{asked} with {limits}" if limits else asked
 
 
-def measured(
-    names: Iterable[str], values: Iterable[float | None], errors: Mapping[str, float] | None = None
-) -> str:
+def measured(names: Iterable[str], values: Iterable[float | None], errors: Mapping[str, float] | None = None) -> str:
     """Metrics and their values, with the errors that are known, without those that were not measured.
 
     >>> measured(["auc", "eod", "ms"], [0.87812, None, 12.0])

@@ -144,7 +144,9 @@ def test_a_view_follows_a_study_that_goes_on():
 def test_a_thinned_curve_has_its_ends(n, most, data):
     stratum = np.array(data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)))
     rows = np.arange(n)
-    thin = Curve(rows, rows * 1.0, rows.reshape(-1, 1) * 1.0, stratum, rows * 1.0, rows.reshape(-1, 1) * 0.1).thinned(most)
+    thin = Curve(rows, rows * 1.0, rows.reshape(-1, 1) * 1.0, stratum, rows * 1.0, rows.reshape(-1, 1) * 0.1).thinned(
+        most
+    )
     assert len(thin.step) <= most
     assert (thin.step[0], thin.step[-1]) == (0, n - 1)
     assert (np.diff(thin.step) > 0).all()

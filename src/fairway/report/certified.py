@@ -69,7 +69,7 @@ def attempts(problem: Problem, certificate: Certificate) -> Table:
         for name in (named(each.metric) for each in problem.constraints)
         for heading in (f"{name}, judging rows", f"{name}, fresh rows", "rows", "p")
     ]
-    headings = ("trial", "step", f"{named(problem.objective.metric)}, judging rows", *of_limits, "result")
+    headings = ("trial", "step", "result", f"{named(problem.objective.metric)}, judging rows", *of_limits)
     return Table(headings, tuple(_attempt(one) for one in certificate.tested))
 
 
@@ -78,7 +78,7 @@ def _attempt(one: Attempt) -> tuple[str, ...]:
     judged = zip(one.findings, candidate.values, candidate.errors or (None,) * len(candidate.values), strict=True)
     cells = [cell for finding, value, error in judged for cell in _finding(finding, value, error)]
     result = "passed" if one.passed else "failed"
-    return (str(candidate.number), str(candidate.step), number(candidate.objective), *cells, result)
+    return (str(candidate.number), str(candidate.step), result, number(candidate.objective), *cells)
 
 
 def _finding(finding: Finding, value: float, error: float | None) -> tuple[str, str, str, str]:
@@ -99,13 +99,18 @@ def cells(certificate: Certificate) -> Table:
     several = len(certificate.findings) > 1
     headings = (*(["limit"] if several else []), "group", *(_WORDS.get(name, shown(name, 40)) for name in columns))
     rows = tuple(
-        (*([metric] if several else []), cell, *(number(counts[name]) if name in counts else "" for name in columns))
+        (*([metric] if several else []), cell, *(_count(counts[name]) if name in counts else "" for name in columns))
         for metric, cell, counts in found
     )
     return Table(headings, rows)
 
 
 _WORDS = {"positive": "positive decisions"}
+
+
+def _count(found: float) -> str:
+    """Counts are floats where rows have weights."""
+    return number(int(found) if float(found).is_integer() else found)
 
 
 def facts(certificate: Certificate) -> list[tuple[str, str]]:
@@ -117,7 +122,9 @@ def facts(certificate: Certificate) -> list[tuple[str, str]]:
         ("candidates tested", f"{len(certificate.tested)} of {certificate.candidates}"),
     ]
     if shares is not None:
-        told.append(("positive decisions", f"{percent(shares[0])}, where {percent(shares[1])} of the rows are positive"))
+        told.append(
+            ("positive decisions", f"{percent(shares[0])}, where {percent(shares[1])} of the rows are positive")
+        )
     seen = "not checked" if overlap is None else f"{counted(overlap, 'fresh row')} equal to one of the search"
     told.append(("overlap", seen))
     if certificate.digest:
@@ -128,10 +135,11 @@ def facts(certificate: Certificate) -> list[tuple[str, str]]:
 @lru_cache(maxsize=16)
 def section(problem: Problem, certificate: Certificate) -> dict[str, Any]:
     """A certificate as a page shows it."""
+    which = f"trial {certificate.number:,}, step {certificate.step:,}"
     return {
         "certified": certificate.certified,
         "number": certificate.number,
-        "which": f"trial {certificate.number:,}, step {certificate.step:,}",
+        "title": f"The certificate: {which}" if certificate.certified else f"No certificate: {which} failed",
         "facts": [[label, value] for label, value in facts(certificate)],
         "warnings": [shown(warning, _LONG) for warning in certificate.warnings],
         "attempts": attempts(problem, certificate)._asdict(),

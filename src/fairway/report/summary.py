@@ -104,7 +104,11 @@ class _Teller:
 
     def _answer(self) -> Iterator[str]:
         if self.best is not None:
-            best = f"On the judging rows, the best model within {self.the_limits}" if self.constraints else "The best model"
+            best = (
+                f"On the judging rows, the best model within {self.the_limits}"
+                if self.constraints
+                else "The best model"
+            )
             yield f"{best} is {self._found(self.best)}."
             yield from self._distances(self.best)
             yield self._without()

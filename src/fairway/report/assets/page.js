@@ -61,7 +61,7 @@ const fairway = (() => {
     showState(byId("state"), study.state);
     const facts = study.facts.map((fact) => make("li", { "data-role": fact.role || null },
       make("span", { class: "label" }, fact.label),
-      make("span", { class: "value" }, fact.value, fact.error ? make("small", null, ` ${fact.error}`) : null),
+      make("span", { class: "value" }, fact.value + (fact.error ? " " : ""), fact.error ? make("small", null, fact.error) : null),
       make("span", { class: "note" }, fact.note)));
     const shown = [study.headline, ...study.sentences].join("\n");
     if (showSummary.last !== shown) {  // a reader's selection stays while nothing changes
@@ -101,7 +101,7 @@ const fairway = (() => {
     const section = byId("certificate");
     section.hidden = !certificate;
     if (!certificate) return;
-    byId("certificate-title").textContent = `The certificate: ${certificate.certified ? "" : "none for "}${certificate.which}`;
+    byId("certificate-title").textContent = certificate.title;
     const [attempts, cells] = section.querySelectorAll("table.tested");
     section.querySelector(".warnings").replaceChildren(...certificate.warnings.map((text) => make("li", null, text)));
     showTable(attempts, certificate.attempts);

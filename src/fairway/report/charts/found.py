@@ -128,7 +128,9 @@ def limits(study: Study | View, constraint: str | None = None) -> Chart:
     caption += f" {counted(unmeasured, 'trial')} without a point: no check was paid for." if unmeasured else ""
     marks = [mark for panel in panels for mark in panel.marks if isinstance(mark, Points)]
     caption += " Bars are one standard error." if any(mark.error is not None for mark in marks) else ""
-    caption += " The square is the certified model on fresh rows." if any(mark.name == _CERTIFIED for mark in marks) else ""
+    caption += (
+        " The square is the certified model on fresh rows." if any(mark.name == _CERTIFIED for mark in marks) else ""
+    )
     sides = [(rows.values[:, i], panel.x) for i, panel in zip(chosen, panels, strict=True)]
     return Chart("limits", title, caption + outside((rows.objective, panels[0].y), *sides), panels)
 
