@@ -141,8 +141,7 @@ def _certify(options: argparse.Namespace) -> int:
         raise
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
-        notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-        raise UsageError(f"{describe(error)} ({last.filename}, line {last.lineno}{notes})") from error
+        raise UsageError(f"{describe(error)} ({last.filename}, line {last.lineno})") from error
     document = certified.to_json(found) if options.json else None
     _answer(options, document, *_certificate(found), *_table(*certified.attempts(study.problem, found)))
     return 0 if found.certified else 1
