@@ -70,6 +70,19 @@ def test_a_certificate_opens_the_report_with_its_sentence(certified):
     assert badge(View(certified))[:2] == ("certified", "certified")
 
 
+def test_a_certificate_with_a_warning_says_so_at_once():
+    from fairway.evidence import Decisions
+
+    study = fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("gap", 0.5)], seed=0)
+    study.tell(study.ask(), auc=0.5, gap=fw.Measured(0.02, error=0.01))
+    nobody = Decisions("demographic_parity_difference", [0, 0, 1, 1] * 100, [0] * 400, ["a", "b"] * 200)
+    study.certify(lambda model: nobody, models=lambda best: "a model")
+    found = badge(View(study))
+    assert found.sentence == f"{study.certificate} Mind the warning below."
+    (warning,) = content.study(View(study))["certificate"]["warnings"]
+    assert warning.startswith("0% of its decisions are positive where 50% of the rows are: ")
+
+
 def test_a_refusal_opens_the_report_with_its_sentence(refused):
     page, found = document(View(refused)), badge(View(refused))
     assert 'data-kind="refused"' in page

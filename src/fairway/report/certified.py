@@ -56,9 +56,10 @@ def badge(view: View) -> Badge | None:
 
 @lru_cache(maxsize=16)  # a sentence may take a second: it says how many rows would have done
 def _badge(certificate: Certificate) -> Badge:
-    sentence = shown(certificate, _LONG)
+    sentence, n = shown(certificate, _LONG), len(certificate.warnings)
     if certificate.certified:
-        return Badge("certified", "certified", sentence)
+        mind = f" Mind the warning{'s' * (n > 1)} below." if n else ""
+        return Badge("certified", "certified", sentence + mind)
     return Badge("refused", _REFUSED, sentence.removeprefix(f"{_REFUSED}: "))
 
 
