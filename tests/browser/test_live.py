@@ -101,6 +101,7 @@ def test_the_badge_turns_when_a_certificate_arrives(browser, address, url):
     wait(
         browser, "[...document.querySelectorAll('figcaption')].some((one) => one.textContent.includes('The square is'))"
     )
+    wait(browser, f"document.querySelector('tr.certified').dataset.trial === '{certificate.number}'")
     made.study.note(certificate.number, test_accuracy=0.7)
     wait(browser, "document.getElementById('later').innerText.includes('test_accuracy 0.7')")
     narrow(browser)

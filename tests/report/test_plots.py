@@ -550,3 +550,14 @@ def test_errors_are_shown_when_pointed_at_and_drawn_only_for_the_best(make_study
     plain = make_study()
     plain.tell(plain.ask(), auc=0.5, eod=0.1)
     assert "standard error" not in plots.limits(plain).caption
+
+
+@pytest.mark.parametrize(("limit", "anchor"), [(0.3, "left"), (5.0, "right")])
+def test_the_label_of_a_limit_stays_inside_the_picture(make_study, limit, anchor, tmp_path):
+    study = make_study(constraints=[fw.AtMost("eod", limit, confidence=0.9)])
+    for eod in (0.1, 1.0, 4.9) if limit > 1 else (0.1, 1.0, 5.0):
+        study.tell(study.ask(), auc=0.5, eod=fw.Measured(eod, error=0.01))
+    chart = plots.limits(study)
+    (line,) = (shape for shape in chart.plotly()["layout"]["shapes"] if "label" in shape)
+    assert (line["label"]["text"], line["label"]["xanchor"]) == (f"≤ {limit:g} at 90%", anchor)
+    chart.save(tmp_path / "limits.png")

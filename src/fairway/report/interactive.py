@@ -130,7 +130,7 @@ def _limit(mark: Limit, panel: Panel, number: int | str) -> list[dict[str, Any]]
     across = {f"{along}ref": f"{along}{number}", f"{other}ref": f"{other}{number} domain"}
     across |= {f"{other}0": 0, f"{other}1": 1}  # type: ignore[dict-item]
     value, look = float(mark.value), LOOK["limit"]
-    corner = ("left", "top") if along == "x" else ("right", "bottom")
+    corner = ("right" if panel.is_far(mark) else "left", "top") if along == "x" else ("right", "bottom")
     label = {"text": escaped(mark.label, NAME), "font": {"color": look.colour, "size": 11}, "padding": 3}
     label |= {"textposition": "end", "textangle": 0, "xanchor": corner[0], "yanchor": corner[1]}
     line = {"color": look.colour, "width": 1.5, "dash": look.dash}

@@ -42,6 +42,7 @@ LOOK: dict[Role, Look] = {
     "other": Look("#8a6fc7", "square", "dash"),
 }
 NAME, TICK = 60, 24  # letters, at most, of a title or a name, and of a tick
+_FAR = 0.7  # of an axis
 _FEW_DECADES = 1.5  # a log axis that spans fewer has names between the powers of ten
 
 
@@ -156,6 +157,12 @@ class Panel:
         values = np.concatenate([*marks, limits])
         values = values[~axis.hides(values)]
         return (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
+
+    def is_far(self, mark: Limit) -> bool:
+        """Whether a limit along x lies so far to the right that its label has no room there."""
+        low, high = self.ends("x")
+        low, high, at = np.log([low, high, mark.value]) if self.x.log else (low, high, mark.value)
+        return bool(at / 2 - low / 2 > _FAR * (high / 2 - low / 2))  # the whole may be more than a float holds
 
     def every(self, side: Side) -> int:
         """How many powers of ten a log axis goes from name to name; 0 if it needs names between them."""

@@ -104,7 +104,8 @@ def _limit(place: Any, mark: Limit, panel: Panel) -> None:
     line(mark.value, color=look.colour, linewidth=1.3, linestyle=_DASH[look.dash])
     if allowed is not None:
         tint(*sorted(allowed), color=LOOK["valid"].colour, alpha=0.07, linewidth=0)
-    where = {"xy": (mark.value, 1.0), "xycoords": ("data", "axes fraction"), "xytext": (4, -4), "va": "top"}
+    aside: dict[str, Any] = {"xytext": (-4, -4), "ha": "right"} if panel.is_far(mark) else {"xytext": (4, -4)}
+    where: dict[str, Any] = {"xy": (mark.value, 1.0), "xycoords": ("data", "axes fraction"), "va": "top", **aside}
     if mark.along == "y":
         where = {"xy": (1.0, mark.value), "xycoords": ("axes fraction", "data"), "xytext": (-2, 3), "ha": "right"}
     place.annotate(shown(mark.label, NAME), fontsize=8, color=look.colour, **where, **_BESIDE)

@@ -314,6 +314,7 @@ const fairway = (() => {
       this.rows = [];
       this.haystacks = new Map();
       this.best = null;
+      this.certified = null;
       this.page = 0;
       this.fresh = new Set();
       this.objective = columns.findIndex((column) => column.kind === "objective");
@@ -337,6 +338,11 @@ const fairway = (() => {
       this.back.addEventListener("click", () => { this.page -= 1; this.render(); });
       this.forth.addEventListener("click", () => { this.page += 1; this.render(); });
       this.headings();
+    }
+
+    distinguish(study) {
+      this.best = study.feasible && study.best ? study.best.number : null;
+      this.certified = study.certificate?.certified ? study.certificate.number : null;
     }
 
     headings() {
@@ -439,7 +445,8 @@ const fairway = (() => {
         heading.setAttribute("aria-sort", sorted);
       });
       const rows = page.map((row) => {
-        const mark = [row[0] === this.best ? "best" : "", this.fresh.has(row[0]) ? "new" : ""].filter(Boolean).join(" ");
+        const marks = { best: row[0] === this.best, certified: row[0] === this.certified, new: this.fresh.has(row[0]) };
+        const mark = Object.keys(marks).filter((name) => marks[name]).join(" ");
         const cells = this.columns.map((_, i) => (used[i] ? this.cell(row, i) : null));
         return make("tr", { "data-trial": String(row[0]), class: mark || null }, ...cells);
       });
@@ -483,7 +490,7 @@ const fairway = (() => {
     const study = data();
     showSummary(study);
     const trials = new Trials(byId("trials"), study.columns, { open: openTrial(study.columns) });
-    trials.best = study.feasible && study.best ? study.best.number : null;
+    trials.distinguish(study);
     trials.merge(study.rows);
     new Charts(byId("charts")).show(study.charts);
   }
