@@ -88,7 +88,6 @@ class Certifier:
         if found.chosen not in held:  # it was tested before a restart
             held[found.chosen] = self._model(certification.candidates[found.chosen])
         object.__setattr__(found, "model", held[found.chosen])
-        self._say(str(found))
         return found
 
     # Rows are spent
