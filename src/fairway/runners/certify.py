@@ -182,9 +182,7 @@ class Certifier:
             self._trained[last.number] = training
             if training.rows:
                 step, objective, values, errors = map(list, zip(*training.rows, strict=True))
-                self._owner.journal.append(
-                    Surveyed(last.number, step, objective, values, errors, cuts=training.cuts)
-                )
+                self._owner.journal.append(Surveyed(last.number, step, objective, values, errors, cuts=training.cuts))
 
     def _model(self, candidate: Candidate) -> Any:
         """The model of a candidate."""
