@@ -105,7 +105,7 @@ class FreshRows:
 
     def __call__(self, model: Any) -> dict[str, Evidence]:
         """What these rows say of each limit of a model."""
-        costs = all(_cost(metric) is not None for metric in self._limits.values())
+        costs = all(cost(metric) is not None for metric in self._limits.values())
         decided = None if costs else self.decide(model)
         return {name: self._evidence(metric, model, decided) for name, metric in self._limits.items()}
 
@@ -155,7 +155,7 @@ class FreshRows:
         """Raise a `UsageError` if a limit cannot be evaluated on these rows, whatever the model."""
         if not callable(metric):
             raise UsageError(f"{name}={metric!r}: a metric, such as equalized_odds_difference, is expected")
-        if _cost(metric) is not None:
+        if cost(metric) is not None:
             return
         if self._groups is None and (metric in FAIRNESS or _needs_groups(metric)):
             raise UsageError(f"{name} compares groups: pass groups=, the group of each row")
@@ -168,9 +168,9 @@ class FreshRows:
         return Decisions(metric, self._truth, decided, self._groups, weights=self._weights, clusters=self._clusters)
 
     def _evidence(self, metric: Metric, model: Any, decided: NDArray[np.int64] | None) -> Evidence:
-        if _cost(metric) is constraints.model_size:
+        if cost(metric) is constraints.model_size:
             return Exact(float(metric(model)))
-        if _cost(metric) is constraints.latency:
+        if cost(metric) is constraints.latency:
             return self._times(model, **getattr(metric, "keywords", {}))
         assert decided is not None
         if metric in FAIRNESS:
@@ -222,7 +222,7 @@ def _named(truth: NDArray[Any], groups: Any) -> NDArray[Any]:
     return np.array(names)[number]
 
 
-def _cost(metric: Metric) -> Metric | None:
+def cost(metric: Metric) -> Metric | None:
     """`latency` or `model_size`, if a metric is one of them, maybe with arguments fixed by `functools.partial`."""
     function = metric.func if isinstance(metric, partial) else metric
     return function if function in (constraints.latency, constraints.model_size) else None
