@@ -106,6 +106,24 @@ def test_scikit_learns_own_checks_pass(estimator, check):
     check(estimator)
 
 
+def test_an_error_comes_with_each_limit_so_that_safe_and_bold_can_be_told_apart():
+    found = search(stopper=fw.Never(skip=False)).fit(X, Y, sensitive_features=GROUP)
+    errors = [record.errors["eod"] for record in found.study_.trials]
+    assert min(errors) > 0.01  # those of the folds' rows, where the folds agree by chance
+    limits = {"constraints": [fw.AtMost("wrong", 0.4)], "scorers": {"wrong": Own()}, "stopper": fw.Never(skip=False)}
+    found = search(**limits).fit(X, Y)
+    record = found.study_.trials[0]
+    values = [found.cv_results_[f"split{k}_test_wrong"][0] for k in range(4)]
+    assert record.errors["wrong"] == pytest.approx(fw.Folds(values, test_size=375, train_size=1125).noise)
+
+
+def test_a_limit_with_a_confidence_is_kept_by_a_margin():
+    sure = [fw.AtMost("eod", 0.35, confidence=0.9)]
+    found = search(certify=None, constraints=sure).fit(X, Y, sensitive_features=GROUP)
+    best = found.study_.best
+    assert best.metrics["eod"] + 1.28 * best.errors["eod"] <= 0.35
+
+
 # What is certified
 
 
@@ -133,7 +151,9 @@ def test_the_certified_estimator_was_fitted_on_the_searching_rows_alone(fits):
 def test_the_search_is_the_one_on_those_rows(fits):
     found = search(Recording()).fit(NAMED, Y, sensitive_features=GROUP)
     rows = np.unique(np.concatenate(fits))
-    plain = search(Recording(), certify=None).fit(NAMED[rows], Y[rows], sensitive_features=GROUP[rows])
+    plain = search(Recording(), certify=None, stopper=fw.Pilot(skip=False)).fit(
+        NAMED[rows], Y[rows], sensitive_features=GROUP[rows]
+    )
     assert not hasattr(plain, "certificate_")
     assert plain.study_.best == found.study_.best
     assert plain.cv_results_.keys() == found.cv_results_.keys()
@@ -143,7 +163,7 @@ def test_the_search_is_the_one_on_those_rows(fits):
 
 def test_without_a_certificate_the_best_stays_and_is_told(fits):
     with pytest.warns(UserWarning, match=r"^not certified: eod .* where at most .* is allowed") as caught:
-        found = search(Recording(), limit=0.22).fit(NAMED, Y, sensitive_features=GROUP)
+        found = search(Recording(), limit=0.12).fit(NAMED, Y, sensitive_features=GROUP)
     assert not found.certificate_.certified
     assert str(found.certificate_) in [str(each.message) for each in caught]
     best = found.study_.best
@@ -285,6 +305,7 @@ def test_shares_are_those_of_the_scorer_and_weights_are_heard():
         weighted = get_scorer("accuracy").set_score_request(sample_weight=True)
         estimator = LogisticRegression().set_fit_request(sample_weight=False)
         limits = {"constraints": [fw.AtLeast("right", 0.1)], "scorers": {"right": weighted}, "trials": 2}
+        limits["scoring"] = get_scorer("neg_log_loss").set_score_request(sample_weight=False)
         certificate = search(estimator, **limits).fit(X, Y, sample_weight=1.0 + Y).certificate_
     value = score_on_fresh(certificate, lambda m, x, y: get_scorer("accuracy")(m, x, y, sample_weight=1.0 + y))
     assert certificate.findings[0].evidence.value == pytest.approx(value)
@@ -361,7 +382,7 @@ def test_sparse_rows_texts_kernels_and_clusters_are_certified():
     assert certificate.certified
     assert certificate.overlap == 100  # which duplicates explain
     scaled = StandardScaler().fit_transform(X[small])
-    found = search(SVC(kernel="precomputed"), **limits).fit(scaled @ scaled.T, Y[small])
+    found = search(SVC(kernel="precomputed"), scoring="roc_auc", **limits).fit(scaled @ scaled.T, Y[small])
     assert found.certificate_.certified
     assert found.certificate_.overlap is None
     limits = {"constraints": [fw.AtMost("clusters", 4)], "scorers": {"clusters": lambda m, *rows: m.n_clusters}}
@@ -383,7 +404,10 @@ def test_groups_and_weights_are_routed_to_the_rows_they_belong_to(fits):
     weights = np.where(Y == 1, 5.0, 1.0)
     with sklearn.config_context(enable_metadata_routing=True):
         estimator = Recording().set_fit_request(sample_weight=True)
-        routed = search(estimator, limit=0.6).fit(NAMED, Y, sensitive_features=GROUP, sample_weight=weights)
+        scoring = get_scorer("neg_log_loss").set_score_request(sample_weight=False)
+        routed = search(estimator, limit=0.6, scoring=scoring).fit(
+            NAMED, Y, sensitive_features=GROUP, sample_weight=weights
+        )
     rows = fits[-1]
     expected = LogisticRegression(C=routed.best_params_["C"]).fit(X[rows], Y[rows], weights[rows])
     np.testing.assert_array_equal(routed.predict(NAMED), expected.predict(X))
@@ -433,7 +457,7 @@ def test_two_limits_with_groups_of_their_own():
         ({"confidence": 0.3}, "confidence=0.3: at least 0.5 is expected, such as 0.95"),
         ({"constraints": (), "scorers": None}, "certify=0.25: there is no limit to certify; give constraints"),
         ({"certify": 0.01, "limit": 0.05}, "certify=0.01 leaves .* rows, too few for the limit on eod: whatever they"),
-        ({"certify": 0.0001}, "certify=0.0001 of 2000 rows leaves none to certify on"),
+        ({"certify": 0.0001}, "certify=0.0001 of 2,000 samples leaves none to certify on"),
     ],
 )
 def test_what_cannot_be_certified_is_said_before_anything_is_trained(settings, sentence, fits):

@@ -28,6 +28,7 @@ from fairway.errors import UsageError
 from fairway.evidence import Evidence
 from fairway.folds import Folds
 from fairway.fresh import FreshRows, cost
+from fairway.measured import Measured
 from fairway.study import Study
 
 Scorer = Callable[..., float]
@@ -58,7 +59,7 @@ def group_scorer(metric: Callable[..., float], column: str | int | None = None) 
     >>> from fairway.constraints import demographic_parity_difference
     >>> data, labels = np.array([[0], [0], [1], [1]]), np.array([0, 1, 0, 1])
     >>> scorer = group_scorer(demographic_parity_difference, column=0)
-    >>> scorer(DummyClassifier().fit(data, labels), data, labels)
+    >>> float(scorer(DummyClassifier().fit(data, labels), data, labels))
     0.0
     """
     return GroupScorer(metric, column)
@@ -74,7 +75,7 @@ class GroupScorer:
     def __call__(self, estimator: Any, data: Any, truth: Any, *, sensitive_features: Any = None) -> float:
         """The metric of an estimator's predictions."""
         groups = self.groups(data, sensitive_features)
-        return float(self.metric(truth, estimator.predict(data), sensitive_features=groups))
+        return _number(self.metric(truth, estimator.predict(data), sensitive_features=groups))
 
     def groups(self, data: Any, sensitive_features: Any = None) -> Any:
         """The group of each row: those of the column, or else those that came beside the data."""
@@ -109,7 +110,7 @@ class CostScorer:
     def __call__(self, estimator: Any, data: Any, truth: Any = None) -> float:
         """What an estimator costs."""
         del truth
-        return float(self.metric(estimator) if cost(self.metric) is model_size else self.metric(estimator, data))
+        return _number(self.metric(estimator) if cost(self.metric) is model_size else self.metric(estimator, data))
 
     def evidence(self, estimator: Any, data: Any, truth: Any = None) -> Evidence:
         """What fresh rows say of it."""
@@ -189,7 +190,7 @@ class CrossValidation:
                 given = scoring.at(model, data, truth, params)
             if given is None or isinstance(given, str | bytes | Mapping) or np.ndim(given):
                 raise UsageError(f"{repr(given)[:80]} is no score: a number is expected")  # noqa: TRY301 - to be noted
-            return float(given)
+            return _number(given)
         except Exception as error:
             error.add_note(f"raised by the scorer of {scoring.name!r} on fold {k + 1}")
             raise
@@ -199,6 +200,10 @@ class CrossValidation:
             return False
         truth = np.asarray(self.truth)[rows]
         return bool(truth.ndim == 1 and len(truth) and (truth == truth[0]).all())
+
+
+def _number(value: Any) -> float:
+    return value if isinstance(value, Measured) else float(value)
 
 
 class _Progress:
@@ -234,15 +239,19 @@ class _Progress:
         offers = {each.name: partial(self._check, each) for each in work.constraints}
         self._trial.report({work.objective.name: means, **offers})
 
-    def _check(self, scoring: Scoring) -> Folds:
-        """A constraint's values on the folds so far."""
+    def _check(self, scoring: Scoring) -> Measured | Folds:
+        """A constraint's mean over the folds so far, with its error: by the folds' spread, or by their own errors."""
         known = self._constraints[scoring.name]
         for k, model in self._models.items():
             if k not in known:
                 known[k] = self._work.score(scoring, model, k)
         if all(len(scored) == len(self._scores) for scored in self._constraints.values()):
             self._models.clear()
-        return Folds(list(known.values()), **self._sizes)
+        folds = Folds(list(known.values()), **self._sizes)
+        errors = [value.error for value in known.values() if isinstance(value, Measured)]
+        if len(errors) < len(known) or not math.isfinite(folds.mean):
+            return folds
+        return Measured(folds.mean, float(np.nanmax([folds.noise, math.hypot(*errors) / len(errors)])))
 
     def notes(self) -> dict[str, Any]:
         """What `results_of` reads: one value per fold, None if there is none or none that JSON can hold."""

@@ -28,6 +28,7 @@ from fairway.integrations.sklearn.folds import GroupScorer, Scoring
 from fairway.measured import Measured
 from fairway.problem import Constraint
 from fairway.study import Study
+from fairway.text import counted
 
 _PREDICTIONS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples")
 
@@ -73,8 +74,8 @@ def keep_back(rows: Rows, share: float, estimator: Any, seed: int) -> tuple[NDAr
     n, rng = _num_samples(rows.data), np.random.default_rng(seed)
     stratum = np.zeros(n, dtype=np.int64)
     columns = [grouped(stratum, stratum, groups, None).number for groups in rows.groups]
-    if is_classifier(estimator) and np.ndim(rows.truth) == 1:
-        columns.append(np.unique(np.asarray(rows.truth), return_inverse=True)[1])
+    if is_classifier(estimator) and np.size(rows.truth) == n:
+        columns.append(np.unique(np.ravel(rows.truth), return_inverse=True)[1])
     for column in columns:
         stratum = stratum * (int(column.max()) + 1) + column
     whole = rows.split.get("groups")
@@ -84,7 +85,7 @@ def keep_back(rows: Rows, share: float, estimator: Any, seed: int) -> tuple[NDAr
     taken = np.diff(np.floor(share * np.arange(len(first) + 1) + rng.random())) > 0
     fresh = np.isin(unit, order[taken])
     if fresh.all() or not fresh.any():
-        what = f"{n} rows" if whole is None else f"{len(first)} groups of rows"
+        what = counted(len(first), "sample" if whole is None else "group")
         raise UsageError(f"certify={share:g} of {what} leaves {'all' if fresh.all() else 'none'} to certify on")
     return np.flatnonzero(~fresh), np.flatnonzero(fresh)
 

@@ -38,6 +38,7 @@ from fairway.samplers.random import Random
 from fairway.samplers.sampler import Sampler
 from fairway.space import Space
 from fairway.stoppers.ace import ACE
+from fairway.stoppers.pilot import Pilot
 from fairway.stoppers.stopper import Stopper
 from fairway.study import Study
 from fairway.terminators.regret import RegretBound
@@ -260,12 +261,14 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         default = self.scoring is None and (is_classifier(self.estimator) or is_regressor(self.estimator))
         best = 0.0 if metric.startswith("neg_") else 1.0 if default or metric.startswith(_UP_TO_ONE) else None
         terminator = RegretBound("cv") if self.terminator == "cv" else self.terminator
+        # A certificate may go to a configuration that is safer than the best: then all have their constraints scored.
+        usual = (Pilot if terminator is None else ACE)(skip=self.certify is None)
         return Study(
             space,
             Maximize(metric, best=best),
-            self.constraints,
+            copy.deepcopy(self.constraints),  # which keep what they have computed
             sampler=Random() if self.sampler is None else self.sampler,  # what bench/search_cv.py found best
-            stopper=ACE() if self.stopper is None and terminator is not None else self.stopper,
+            stopper=usual if self.stopper is None else self.stopper,
             terminator=terminator,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
         )
