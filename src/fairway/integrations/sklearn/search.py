@@ -78,6 +78,12 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
     configurations are random, and the stopper is `ACE` with a terminator, `Pilot` without. `workers` train in processes
     of their own. The whole search is in `study_`.
 
+    With `certify=0.25`, a quarter of the rows (of each class and group) takes no part in the search. At the end
+    candidates, each fitted once on all other rows, are tested on them from safe to bold. The best that passed becomes
+    `best_estimator_`: its limits hold with this `confidence` for rows drawn like these. `certificate_` says so, or why
+    none passed; then a warning does too, and `best_estimator_` is what the search found. Either way it is fitted on
+    the searching rows alone. Rows that belong together come as `groups` and stay together.
+
     >>> import fairway as fw
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.tree import DecisionTreeClassifier
@@ -132,7 +138,7 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         self.confidence = confidence
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> ConstrainedSearchCV:  # noqa: N803 - scikit-learn's name
-        """Search, and train the estimator with the best parameters on all rows (with `refit`).
+        """Search, and train the estimator with the best parameters on all rows (with `refit`) but those kept back.
 
         Further arguments follow scikit-learn's metadata routing. If that is not enabled, `sensitive_features` go to the
         scorers that take them, and all others to the estimator's `fit`.
