@@ -7,6 +7,7 @@ import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ def keep_back(rows: Rows, share: float, estimator: Any, seed: int) -> tuple[NDAr
 
 def splits_within(places: NDArray[np.int64], cv: Any) -> Any:
     """Splits that name rows by their places, as splits of the rows at some places; any other `cv` as it is."""
-    if not isinstance(cv, PredefinedSplit) and (cv is None or isinstance(cv, int) or hasattr(cv, "split")):
+    if not isinstance(cv, PredefinedSplit) and (cv is None or isinstance(cv, Integral) or hasattr(cv, "split")):
         return cv
     splits = [tuple(map(np.asarray, split)) for split in check_cv(cv).split()]
     new = np.full(1 + max(int(part.max(initial=0)) for part in (places, *sum(splits, ()))), -1)
