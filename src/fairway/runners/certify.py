@@ -129,8 +129,8 @@ class Certifier:
         searched = [fresh.unpack(event.hashes) for event in self._ledger.searched]
         if self._hashes is None or not searched:
             return None
-        found, too_many = fresh.overlap(self._hashes, np.concatenate(searched))
-        if too_many:
+        found = int(np.isin(self._hashes, np.concatenate(searched)).sum())
+        if any(fresh.overlap(self._hashes, each)[1] for each in searched):  # the same rows may have been named twice
             raise UsageError(
                 f"{found:,} of {len(self._hashes):,} fresh rows are rows that the search trained or judged by: "
                 "certify on rows that it never saw"
