@@ -33,7 +33,7 @@ from fairway.constraints import (
 )
 from fairway.demo import credit_table
 from fairway.evidence import Decisions, Exact, Mean, Quantile, Resampled
-from fairway.fresh import hashes, overlap, pack, unpack
+from fairway.hashing import hashes, overlap, pack, unpack
 
 X, Y, GROUP = credit_table(1200)
 TRAIN, REST = slice(0, 600), slice(600, 1200)

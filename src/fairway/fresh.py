@@ -1,14 +1,10 @@
-"""Rows that no search has seen: what a model decides on them, and whether somebody has seen them after all."""
+"""Rows that no search has seen: what a model decides on them, and what that says of its limits."""
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import hashlib
 import importlib
 import inspect
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -37,10 +33,6 @@ FAIRNESS = (
 _CALLS = 300  # timed for a limit on latency
 _WARM_UP = 3
 _PROBABILITY = 0.5  # the threshold that is meant for probabilities
-_NUMBERS = "biuf"  # numpy's kinds of them
-_CELLS = 4_000_000  # numbers that are hashed at a time
-_ERRORS = 4.0  # beyond what duplicates explain
-_FEW = 0.01  # of the fresh rows may equal rows of the search in any case
 
 
 class FreshRows:
@@ -89,7 +81,7 @@ class FreshRows:
         self._threshold, self._predict, self._limits = threshold, predict, limits
         self._weights, self._clusters = weights, clusters
         try:
-            n = _count(rows)
+            n = count_rows(rows)
             self._truth = column(truth, "truth")
             same_length("truth", self._truth, n)
             weights_of(weights, n)
@@ -101,7 +93,7 @@ class FreshRows:
             raise UsageError(f"FreshRows: {error}") from None
 
     def __len__(self) -> int:
-        return _count(self.rows)
+        return count_rows(self.rows)
 
     def __call__(self, model: Any) -> dict[str, Evidence]:
         """What these rows say of each limit of a model."""
@@ -202,16 +194,6 @@ class FreshRows:
         return Quantile(times[_WARM_UP:], quantile)
 
 
-def _count(rows: Any) -> int:
-    """The number of rows, at least one."""
-    if isinstance(rows, str) or not (getattr(rows, "shape", None) or isinstance(rows, Sequence)):
-        raise UsageError(f"rows is a {type(rows).__name__}: an array, a DataFrame or a list is expected")
-    n = int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
-    if not n:
-        raise UsageError("rows is empty: at least one fresh row is expected")
-    return n
-
-
 def _named(truth: NDArray[Any], groups: Any) -> NDArray[Any]:
     """The group of each row, (n,); several columns are joined to one name."""
     try:
@@ -240,88 +222,3 @@ def _needs_groups(metric: Metric) -> bool:
     required = [each for each in _parameters(metric).values() if each.default is each.empty]
     places = [each for each in required if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     return len(places) > 2 or any(each.name == "sensitive_features" for each in required)  # noqa: PLR2004
-
-
-def hashes(rows: Any) -> NDArray[np.uint64]:
-    """A hash of each row (n,): equal rows have equal hashes, whatever holds them.
-
-    A row of numbers is hashed as doubles, any other as the text of its values.
-
-    >>> import numpy as np
-    >>> bool((hashes([[1, 2], [3, 4]]) == hashes(np.array([[1.0, 2.0], [3.0, 4.0]]))).all())
-    True
-    """
-    n = _count(rows)
-    rows = rows.tocsr() if hasattr(rows, "tocsr") else rows
-    size = max(1, _CELLS // max(1, math.prod(getattr(rows, "shape", (n, 1))[1:])))
-    digests = bytearray()
-    for start in range(0, n, size):
-        for row in _encoded(getattr(rows, "iloc", rows)[start : start + size]):
-            digests += hashlib.blake2b(row, digest_size=8).digest()
-    return np.frombuffer(bytes(digests), np.uint64)
-
-
-def _encoded(rows: Any) -> Iterator[bytes]:
-    """The bytes of each row."""
-    rows = rows.toarray() if hasattr(rows, "toarray") else rows
-    rows = rows.to_numpy() if hasattr(rows, "to_numpy") else np.asarray(rows) if hasattr(rows, "__array__") else rows
-    if isinstance(rows, Sequence) and not isinstance(rows[0], str):
-        with contextlib.suppress(ValueError):  # rows of different lengths
-            rows = table if (table := np.asarray(rows)).dtype.kind in _NUMBERS else rows
-    if isinstance(rows, np.ndarray) and rows.dtype.kind in _NUMBERS:
-        yield from map(bytes, _doubles(rows.reshape(len(rows), -1)))
-        return
-    for row in rows:
-        cells = list(_cells(row))
-        numeric = all(type(cell) is float for cell in cells)
-        yield bytes(_doubles(np.array(cells))) if numeric else repr(cells).encode()
-
-
-def _doubles(numbers: NDArray[Any]) -> NDArray[np.float64]:
-    """As doubles of which equal ones have equal bytes: there are two zeros, and many NaN."""
-    given = np.ascontiguousarray(numbers, dtype=np.float64)
-    return np.where(np.isnan(given), np.nan, given + 0.0)
-
-
-def _cells(value: Any) -> Iterator[float | str]:
-    """The values of a row: numbers as floats, missing ones as NaN, anything else as text."""
-    if isinstance(value, Mapping):
-        for key in sorted(value, key=str):
-            yield str(key)
-            yield from _cells(value[key])
-    elif isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes):
-        for each in value:
-            yield from _cells(each)
-    elif isinstance(value, bool | np.bool_) or is_number(value):
-        yield float(value) + 0.0
-    else:
-        yield math.nan if value is None or type(value).__name__ in ("NAType", "NaTType") else str(value)
-
-
-def pack(hashed: NDArray[np.uint64]) -> str:
-    """Hashes as text, for the log."""
-    return base64.b64encode(hashed.tobytes()).decode()
-
-
-def unpack(packed: str) -> NDArray[np.uint64]:
-    """The hashes that `pack` made text of."""
-    return np.frombuffer(base64.b64decode(packed), np.uint64)
-
-
-def overlap(fresh: NDArray[np.uint64], others: NDArray[np.uint64]) -> tuple[int, bool]:
-    """How many fresh rows equal one of the others, and whether that is more than duplicates explain.
-
-    Rows of one table may be equal by chance. Then a fresh row equals one of the others about as often as one of the
-    others equals another of them. Found are too many beyond that share by four errors (those of the share itself by
-    Wilson, 1927) and one in a hundred, or all of them where no two of the others are equal.
-
-    >>> overlap(hashes([[1], [2], [3]]), hashes([[1], [2], [3], [4]]))
-    (3, True)
-    """
-    n, m, z = len(fresh), max(len(others), 1), _ERRORS
-    found = int(np.isin(fresh, others).sum())
-    counts = np.unique(others, return_counts=True)[1]
-    twins = int(counts[counts > 1].sum())
-    share = (twins + z**2 / 2 + z * math.sqrt(twins * (m - twins) / m + z**2 / 4)) / (m + z**2)
-    explained = n * share + z * math.sqrt(n * share * (1 - share)) + _FEW * n
-    return found, found > explained or found == n and not twins

