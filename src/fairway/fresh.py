@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fairway import constraints
 from fairway.checks import is_number
-from fairway.constraints.rows import column, group_names, grouped, labels, take
+from fairway.constraints.rows import column, count_rows, group_names, grouped, labels, take
 from fairway.errors import UsageError
 from fairway.evidence import Decisions, Evidence, Exact, Quantile, Resampled
 from fairway.evidence.variables import clusters_of, same_length, weights_of
