@@ -83,8 +83,14 @@ def fits(monkeypatch):
     return Recording.fits
 
 
-def strength(model, data, truth):
-    return model.C
+class Strength:
+    """A scorer whose name does not change from process to process, as a function's does."""
+
+    def __call__(self, model, data, truth):
+        return model.C
+
+    def __repr__(self):
+        return "Strength()"
 
 
 @parametrize_with_checks(
@@ -93,7 +99,7 @@ def strength(model, data, truth):
             LogisticRegression(),
             {"C": fw.Float(0.01, 10.0, log=True)},
             constraints=[fw.AtMost("C", 100.0)],
-            scorers={"C": strength},
+            scorers={"C": Strength()},
             cv=3,
             trials=3,
             random_state=0,
