@@ -1,4 +1,4 @@
-"""The command line: run a study; list, show, verify, export and delete those in a database."""
+"""The command line: run and certify a study; list, show, verify, export and delete those in a database."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import json
 import math
 import platform
 import sys
+import textwrap
+import traceback
 import webbrowser
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -19,12 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import fairway as fw
-from fairway.engine.events import to_json
+from fairway.engine.certificate import Certificate
+from fairway.engine.events import Sealed, to_json
+from fairway.engine.record import TrialRecord, table
 from fairway.engine.verify import verify
 from fairway.errors import FairwayError, MissingDependency, UsageError
+from fairway.report import certified, content
 from fairway.report.view import View
+from fairway.runners.evaluate import describe
 from fairway.storage.sql import Database
-from fairway.text import counted, shown
+from fairway.text import counted, goal, params, plus_minus, shown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,6 +70,14 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--timeout", type=float, metavar="SECONDS", help="stop after this time")
     run.add_argument("--workers", type=int, default=1, metavar="N", help="number of parallel workers (1)")
     run.add_argument("--backend", choices=("process", "thread", "ray"), help="where workers run")
+    certify = command(_certify, "test a study's best models on rows that the search never saw", "target")
+    certify.add_argument(
+        "--evaluate", metavar="NAME", help="fw.FreshRows, or a function of a model (fresh, evaluate_fresh)"
+    )
+    certify.add_argument("--train", metavar="NAME", help="the function that was optimised (train, objective, evaluate)")
+    certify.add_argument("--confidence", type=float, default=0.95, metavar="SHARE", help="of the certificate (0.95)")
+    certify.add_argument("--at-most", type=int, default=10, metavar="N", help="number of candidates to test (10)")
+    certify.add_argument("--uses", type=int, default=1, metavar="N", help="certificates that share these rows (1)")
     demo = command(_demo, "tune a credit model under a fairness constraint, in half a minute")
     demo.add_argument("--seconds", type=float, default=30.0, help="search time (30)")
     command(_list, "list the studies in a database", "url")
@@ -87,7 +101,12 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-_EPILOG = "Exit codes: 0 success, 1 a fault or nothing feasible was found, 2 the command failed, 130 interrupted."
+_EPILOG = (
+    "Exit codes: 0 success, 1 a fault, nothing feasible was found or not certified, 2 the command failed, "
+    "130 interrupted."
+)
+_WIDTH = 100  # letters of a line of a sentence
+_SENTENCE = 2000  # letters of a certificate's sentence
 _LONGEST = 320  # letters of a line, of which a table has five columns
 _PACKAGES = ("numpy", "scipy", "sqlalchemy", "scikit-learn", "lightgbm", "xgboost", "fairlearn", "optuna", "ray")
 _OPERANDS = {
@@ -109,6 +128,32 @@ def _run(options: argparse.Namespace) -> int:
     finally:
         _print_study(options, View(study), last=0)
     return 0 if study.best is not None else 1
+
+
+def _certify(options: argparse.Namespace) -> int:
+    from fairway.scripts import load_fresh  # noqa: PLC0415
+
+    asked = {name: getattr(options, name) for name in ("confidence", "at_most", "uses")}
+    try:
+        study, evaluate, train = load_fresh(options.target, options.evaluate, options.train)
+        found = study.certify(evaluate, train, **asked, progress=not options.json)
+    except FairwayError:
+        raise
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise UsageError(f"{describe(error)} ({last.filename}, line {last.lineno})") from error
+    document = certified.to_json(found) if options.json else None
+    _answer(options, document, *_certificate(found), *_table(*certified.attempts(study.problem, found)))
+    return 0 if found.certified else 1
+
+
+def _certificate(found: Certificate) -> list[str]:
+    """The sentence of a certificate, and what one should know before shipping the model."""
+    said = [f"certified: {found}" if found.certified else str(found)]
+    said += [f"  {params(found.params, most=1000)}"] if found.certified else []
+    said += [f"warning: {text}" for text in found.warnings]
+    wrapped = (textwrap.wrap(shown(each, _SENTENCE), _WIDTH, subsequent_indent="  ") for each in said)
+    return [line for lines in wrapped for line in lines]
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -156,47 +201,55 @@ def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
             "counts": view.counts,
             "ended": ledger.ended,
             "verdicts": [to_json(verdict) for verdict in ledger.verdicts],
+            "certificate": None if view.certificate is None else certified.to_json(view.certificate),
+            "notes": dict(ledger.notes),
             "best": None if best is None else asdict(best),
             "trials": [asdict(record) for record in records],
         }
     )
-    objective, constraints = identity.problem.objective, identity.problem.constraints
-    limits = [f"{each.metric} {'<=' if each.sign > 0 else '>='} {each.threshold:g}" for each in constraints]
-    goal = f"{'maximize' if objective.sign < 0 else 'minimize'} {objective.metric}"
+    asked = goal(identity.problem).replace("≤", "<=").replace("≥", ">=")  # which every terminal has
     lines = [
-        f"{view.name}: {goal}{' with ' if limits else ''}{' and '.join(limits)}, seed {identity.seed}",
+        f"{view.name}: {asked}, seed {identity.seed}",
         f"{len(records)} trials: " + ", ".join(f"{n} {status}" for status, n in view.counts.items() if n),
     ]
     if best is None:
         lines.append("nothing feasible yet")
     else:
-        lines.append(f"best: trial {best.number}, step {best.step}: {_pairs(best.metrics)}")
-        lines.append(f"      {_pairs(best.params)}")
+        lines.append(f"best: trial {best.number}, step {best.step}: {_metrics(best)}")
+        lines.append(f"      {params(best.params, most=1000)}")
+    if view.certificate is not None:
+        lines += _certificate(view.certificate)
+    elif badge := certified.badge(view):
+        lines.append(f"      {badge.words}")
+    later = content.later(view)
+    lines += ["measured later:", *(f"  {': '.join(filter(None, line))}" for line in later)] if later else []
     if ledger.ended:
         lines.append(f"ended: {ledger.ended}")
     elif ledger.verdicts:
         lines.append(f"last verdict: {ledger.verdicts[-1].reason}")
     if last > 0 and records:
         feasible = {True: "yes", False: "no", None: "unknown"}
-        rows = [(str(r.number), r.status, feasible[r.feasible], _pairs(r.metrics), r.reason) for r in records[-last:]]
+        rows = [(str(r.number), r.status, feasible[r.feasible], _metrics(r), r.reason) for r in records[-last:]]
         lines += _table(("trial", "status", "feasible", "metrics", "reason"), rows)
     _answer(options, document, *lines)
 
 
 def _verify(options: argparse.Namespace) -> int:
-    result = verify(Database(options.url, reading=True).log(options.name, create=False).read())
+    events = Database(options.url, reading=True).log(options.name, create=False).read()
+    result, certifications = verify(events), sum(isinstance(event, Sealed) for event in events)
     outcome = f"{len(result.faults):,} do not agree" if result.faults else "all agree"
-    lines = [*result.faults, f"{result.rulings:,} decisions replayed: {outcome}"]
+    with_them = f", those of {counted(certifications, 'certification')} among them" if certifications else ""
+    lines = [*result.faults, f"{result.rulings:,} decisions replayed{with_them}: {outcome}"]
     if result.unchecked:
         lines.append(f"{result.unchecked:,} verdicts of a user-defined terminator were not replayed")
-    _answer(options, asdict(result), *lines)
+    _answer(options, {**asdict(result), "certifications": certifications}, *lines)
     return 1 if result.faults else 0
 
 
 def _export(options: argparse.Namespace) -> None:
     view = View.read(options.url, options.name)
     output: Path = options.output
-    rows = [record.row(view.space, view.problem) for record in view.trials]
+    rows = table(view.trials, view.space, view.problem)
     if output.suffix == ".json":
         output.write_text(_json(rows))
     elif output.suffix == ".csv":
@@ -251,9 +304,10 @@ def _delete(options: argparse.Namespace) -> int:
     return 0
 
 
-def _pairs(values: Any) -> str:
+def _metrics(record: TrialRecord) -> str:
+    pairs = ((name, value, record.errors.get(name)) for name, value in record.metrics.items())
     return ", ".join(
-        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()
+        f"{name} {value}" if value is None else f"{name} {plus_minus(value, e)}" for name, value, e in pairs
     )
 
 

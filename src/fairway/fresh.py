@@ -1,10 +1,11 @@
-"""Rows that no search has seen: what a model decides on them, and whether somebody has seen them after all."""
+"""Rows that no search has seen: what a model decides on them, and what that says of its limits."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -13,21 +14,25 @@ from numpy.typing import NDArray
 
 from fairway import constraints
 from fairway.checks import is_number
-from fairway.constraints.rows import column, labels
+from fairway.constraints.rows import column, count_rows, group_names, grouped, labels, take
 from fairway.errors import UsageError
 from fairway.evidence import Decisions, Evidence, Exact, Quantile, Resampled
+from fairway.evidence.variables import clusters_of, same_length, weights_of
 
 Metric: TypeAlias = Callable[..., Any]
 
-_FAIRNESS = (
+FAIRNESS = (
     constraints.equalized_odds_difference,
     constraints.equalized_odds_ratio,
     constraints.equal_opportunity_difference,
     constraints.demographic_parity_difference,
     constraints.demographic_parity_ratio,
 )
+"""The metrics that `Decisions` has an exact test for."""
+
 _CALLS = 300  # timed for a limit on latency
 _WARM_UP = 3
+_PROBABILITY = 0.5  # the threshold that is meant for probabilities
 
 
 class FreshRows:
@@ -35,12 +40,14 @@ class FreshRows:
 
     `rows` are what the model predicts from, `truth` their labels (0 and 1), `groups` the group of each. Each limit of
     the study comes by name, with the metric it is on: one of the five fairness metrics, `latency`, `model_size`, or any
-    function of (truth, decision), or of (truth, decision, groups) where there are groups, which is bootstrapped.
+    function of (truth, decision) or (truth, decision, groups), which is bootstrapped. Such a function may also return
+    evidence, as in `lambda truth, decision: Mean(truth != decision)`, for which `fairway.evidence` has exact tests.
 
     A model decides 1 where its probability (`predict_proba`, or what `predict` or the model itself returns) is at least
     `threshold`, a number or a function of the model; labels are taken as they are. `predict=lambda model, rows: ...`
     makes probabilities or labels of any other model. `weights` and `clusters`, one for each row, say that rows do not
-    count alike, or are not independent (several of one person).
+    count alike, or are not independent (several of one person); a function of yours gets the weights as
+    `sample_weight`.
 
     >>> import numpy as np, fairway as fw
     >>> from fairway.constraints import demographic_parity_difference
@@ -58,159 +65,160 @@ class FreshRows:
         truth: Any,
         *,
         groups: Any = None,
-        threshold: float | Callable[[Any], float] = 0.5,
+        threshold: float | Callable[[Any], float] = _PROBABILITY,
         predict: Callable[[Any, Any], Any] | None = None,
         weights: Any = None,
         clusters: Any = None,
         **limits: Metric,
     ) -> None:
-        if not limits:
-            raise UsageError("FreshRows: no limit came; give each by name, as in eod=equalized_odds_difference")
-        for name, metric in limits.items():
-            if not callable(metric):
-                raise UsageError(
-                    f"FreshRows: {name}={metric!r}: a metric, such as equalized_odds_difference, is expected"
-                )
-            if metric in _FAIRNESS and groups is None:
-                raise UsageError(f"FreshRows: {name} compares groups: pass groups=, the group of each row")
         if not callable(threshold) and not is_number(threshold):
             raise UsageError(f"FreshRows: threshold={threshold!r}: a number, or a function of the model, is expected")
-        self.rows = rows
-        self._truth = column(truth, "truth")
-        self._groups, self._weights, self._clusters = groups, weights, clusters
+        if predict is not None and not callable(predict):
+            raise UsageError(f"FreshRows: predict={predict!r}: a function of a model and rows is expected")
+        if not limits:
+            raise UsageError("FreshRows: no limit came; give each by name, as in eod=equalized_odds_difference")
+        self.rows = rows.tocsr() if hasattr(rows, "tocsr") else rows
         self._threshold, self._predict, self._limits = threshold, predict, limits
-        n = _count(rows)
-        for name, given in (("truth", truth), ("groups", groups), ("weights", weights), ("clusters", clusters)):
-            if given is not None and not isinstance(given, Mapping) and len(given) != n:
-                raise UsageError(f"FreshRows: {name} has {len(given)} rows and rows has {n}: as many are expected")
+        self._weights, self._clusters = weights, clusters
+        try:
+            n = count_rows(rows)
+            self._truth = column(truth, "truth")
+            same_length("truth", self._truth, n)
+            weights_of(weights, n)
+            clusters_of(clusters, n)
+            self._groups = None if groups is None else _named(self._truth, groups)
+            for name, metric in limits.items():
+                self._check(name, metric)
+        except UsageError as error:
+            raise UsageError(f"FreshRows: {error}") from None
 
     def __len__(self) -> int:
-        return _count(self.rows)
+        return count_rows(self.rows)
 
     def __call__(self, model: Any) -> dict[str, Evidence]:
         """What these rows say of each limit of a model."""
-        timed = {constraints.latency, constraints.model_size}
-        decided = self.decide(model) if set(self._limits.values()) - timed else None
+        costs = all(cost(metric) is not None for metric in self._limits.values())
+        decided = None if costs else self.decide(model)
         return {name: self._evidence(metric, model, decided) for name, metric in self._limits.items()}
 
     def decide(self, model: Any) -> NDArray[np.int64]:
         """The model's decisions, 0 or 1 for each row."""
-        said = np.asarray(self._said(model))
-        if said.ndim == 2 and said.shape[1] == 2:  # noqa: PLR2004
-            said = said[:, 1]
-        said = said[:, 0] if said.ndim == 2 and said.shape[1] == 1 else said  # noqa: PLR2004
+        said = np.asarray(self._predictor(model, "predict_proba", "predict")(self.rows))
+        if said.ndim == 2 and said.shape[1] in (1, 2):  # noqa: PLR2004 - of the positive class, or of both
+            said = said[:, -1]
         if said.shape != (len(self),):
             raise UsageError(
                 f"the model returned shape {said.shape} for {len(self)} rows: one probability or label each is expected"
             )
-        if said.dtype.kind == "f" and not np.isin(said, (0.0, 1.0)).all():
-            if np.isnan(said).any():
-                raise UsageError("the model returned NaN for some rows: probabilities or labels are expected")
-            said = said >= (self._threshold(model) if callable(self._threshold) else self._threshold)
-        return labels(said, "what the model returned")
+        return labels(self._above(model, said) if said.dtype.kind == "f" else said, "what the model returned")
 
-    def _said(self, model: Any) -> Any:
+    def _above(self, model: Any, said: NDArray[Any]) -> NDArray[Any]:
+        """Labels as they are; 1 where anything else is at least the threshold."""
+        if np.isnan(said).any():
+            raise UsageError("the model returned NaN for some rows: probabilities or labels are expected")
+        if np.isin(said, (-1.0, 1.0)).all() or np.isin(said, (0.0, 1.0)).all():
+            return said
+        if self._threshold == _PROBABILITY and not (said.min() >= 0.0 and said.max() <= 1.0):
+            raise UsageError(
+                f"the model returned values from {said.min():.4g} to {said.max():.4g}: probabilities or labels are "
+                "expected; for scores, give FreshRows a threshold=, such as 0"
+            )
+        threshold = self._threshold(model) if callable(self._threshold) else self._threshold
+        if not is_number(threshold):
+            raise UsageError(f"FreshRows: threshold returned {threshold!r}: a number is expected")
+        return said >= threshold
+
+    def _predictor(self, model: Any, *methods: str) -> Callable[[Any], Any]:
+        """What makes predictions of rows."""
         if self._predict is not None:
-            return self._predict(model, self.rows)
-        if type(model).__module__.startswith("xgboost") and type(model).__name__ == "Booster":
-            xgboost = __import__("xgboost")
-            return model.predict(xgboost.DMatrix(self.rows))
-        for name in ("predict_proba", "predict"):
-            if hasattr(model, name):
-                return getattr(model, name)(self.rows)
-        if callable(model):
-            return model(self.rows)
-        raise UsageError(
-            f"the model is a {type(model).__name__} without predict: give FreshRows predict=lambda model, rows: ..."
-        )
+            return partial(self._predict, model)
+        if type(model).__module__.startswith("xgboost.") and type(model).__name__ == "Booster":
+            matrix = importlib.import_module("xgboost").DMatrix
+            return lambda rows: model.predict(matrix(rows, enable_categorical=True))
+        found = next((getattr(model, name) for name in methods if hasattr(model, name)), model)
+        if not callable(found):
+            raise UsageError(
+                f"the model is a {type(model).__name__} without predict: give FreshRows predict=lambda model, rows: ..."
+            )
+        made: Callable[[Any], Any] = found
+        return made
+
+    def _check(self, name: str, metric: Metric) -> None:
+        """Raise a `UsageError` if a limit cannot be evaluated on these rows, whatever the model."""
+        if not callable(metric):
+            raise UsageError(f"{name}={metric!r}: a metric, such as equalized_odds_difference, is expected")
+        if cost(metric) is not None:
+            return
+        if self._groups is None and (metric in FAIRNESS or _needs_groups(metric)):
+            raise UsageError(f"{name} compares groups: pass groups=, the group of each row")
+        if metric in FAIRNESS:
+            self._decisions(metric, labels(self._truth, "truth"))
+        elif self._weights is not None and "sample_weight" not in _parameters(metric):
+            raise UsageError(f"weights came, but the metric of {name} takes no sample_weight: give it that argument")
+
+    def _decisions(self, metric: Metric, decided: NDArray[np.int64]) -> Decisions:
+        return Decisions(metric, self._truth, decided, self._groups, weights=self._weights, clusters=self._clusters)
 
     def _evidence(self, metric: Metric, model: Any, decided: NDArray[np.int64] | None) -> Evidence:
-        if metric in _FAIRNESS:
-            rows = (self._truth, decided, self._groups)
-            return Decisions(metric, *rows, weights=self._weights, clusters=self._clusters)
-        if metric is constraints.model_size:
-            return Exact(float(constraints.model_size(model)))
-        if metric is constraints.latency:
-            return Quantile(self._times(model), quantile=0.95)
-        columns = (self._truth, decided) if self._groups is None else (self._truth, decided, np.asarray(self._groups))
-        found = metric(*columns)
-        return found if isinstance(found, Evidence) else Resampled(metric, *columns, clusters=self._clusters)
+        if cost(metric) is constraints.model_size:
+            return Exact(float(metric(model)))
+        if cost(metric) is constraints.latency:
+            return self._times(model, **getattr(metric, "keywords", {}))
+        assert decided is not None
+        if metric in FAIRNESS:
+            return self._decisions(metric, decided)
+        by_place, by_name = [self._truth, decided], dict[str, Any]()
+        if self._groups is not None and "sensitive_features" in _parameters(metric):
+            by_name["sensitive_features"] = self._groups
+        elif self._groups is not None and _needs_groups(metric):
+            by_place.append(self._groups)
+        if self._weights is not None:
+            by_name["sample_weight"] = self._weights
 
-    def _times(self, model: Any) -> list[float]:
-        """The seconds of single predictions, one row each."""
-        n, times = len(self), []
-        predict = getattr(model, "predict", model)
+        def measure(*columns: Any) -> Any:
+            return metric(*columns[: len(by_place)], **dict(zip(by_name, columns[len(by_place) :], strict=True)))
+
+        columns = (*by_place, *by_name.values())
+        found = measure(*columns)
+        return found if isinstance(found, Evidence) else Resampled(measure, *columns, clusters=self._clusters)
+
+    def _times(self, model: Any, *, quantile: float = 0.95, batch: int | None = 1, **_: Any) -> Quantile:
+        """The seconds of single calls, as `latency` measures them."""
+        n, times = len(self), list[float]()
+        size, predict = n if batch is None else batch, self._predictor(model, "predict")
         for i in range(_CALLS + _WARM_UP):
-            row = _at(self.rows, i % n)
+            rows = take(self.rows, (np.arange(size) + i * size) % n)
             began = perf_counter()
-            predict(row)
+            predict(rows)
             times.append(perf_counter() - began)
-        return times[_WARM_UP:]
+        return Quantile(times[_WARM_UP:], quantile)
 
 
-def hashes(rows: Any) -> NDArray[np.uint64]:
-    """A hash of each row (n,): equal rows have equal hashes, whatever holds them.
-
-    >>> import numpy as np
-    >>> bool((hashes([[1, 2], [3, 4]]) == hashes(np.array([[1.0, 2.0], [3.0, 4.0]]))).all())
-    True
-    """
-    if hasattr(rows, "tocsr"):
-        rows = rows.toarray()
-    if hasattr(rows, "columns") and hasattr(rows, "to_numpy"):
-        rows = rows.to_numpy()
-    table = np.asarray(rows) if hasattr(rows, "__array__") or isinstance(rows, np.ndarray) else None
-    if table is None:
-        if isinstance(rows, str) or not isinstance(rows, Sequence):
-            raise UsageError(f"rows is a {type(rows).__name__}: an array, a DataFrame or a list is expected")
-        try:
-            table = np.asarray(rows, dtype=float)
-        except (TypeError, ValueError):
-            table = None
-    if table is not None and table.dtype.kind in "biuf" and table.ndim:
-        flat = np.ascontiguousarray(table.reshape(len(table), -1), dtype=np.float64) + 0.0  # -0.0 becomes 0.0
-        parts = [row.tobytes() for row in flat]
-    else:
-        parts = [
-            repr(row.tolist() if hasattr(row, "tolist") else row).encode() for row in (rows if table is None else table)
-        ]
-    digests = b"".join(hashlib.blake2b(part, digest_size=8).digest() for part in parts)
-    return np.frombuffer(digests, np.uint64)
+def _named(truth: NDArray[Any], groups: Any) -> NDArray[Any]:
+    """The group of each row, (n,); several columns are joined to one name."""
+    try:
+        number, keys, _ = grouped(truth, truth, groups, None)
+    except UsageError as error:
+        raise UsageError(str(error).replace("sensitive_features", "groups").replace("y_true", "rows")) from None
+    names = group_names(keys) if any(isinstance(key, tuple) for key in keys) else keys
+    return np.array(names)[number]
 
 
-def pack(hashed: NDArray[np.uint64]) -> str:
-    """Hashes as text, for the log."""
-    return base64.b64encode(hashed.tobytes()).decode()
+def cost(metric: Metric) -> Metric | None:
+    """`latency` or `model_size`, if a metric is one of them, maybe with arguments fixed by `functools.partial`."""
+    function = metric.func if isinstance(metric, partial) else metric
+    return function if function in (constraints.latency, constraints.model_size) else None
 
 
-def unpack(packed: str) -> NDArray[np.uint64]:
-    """The hashes that `pack` made text of."""
-    return np.frombuffer(base64.b64decode(packed), np.uint64)
+def _parameters(metric: Metric) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(metric).parameters
+    except (TypeError, ValueError):
+        return {}
 
 
-def overlap(fresh: NDArray[np.uint64], others: NDArray[np.uint64]) -> tuple[int, bool]:
-    """How many fresh rows equal one of the others, and whether that is more than duplicates explain.
-
-    Rows of one table may be equal by chance. Then as many fresh rows have a twin among the fresh ones as among others
-    of the same number, so twice that many and one in a hundred are let pass.
-
-    >>> overlap(hashes([[1], [2], [3]]), hashes([[3], [4]]))
-    (1, True)
-    """
-    found = int(np.isin(fresh, others).sum())
-    _, counts = np.unique(fresh, return_counts=True)
-    twins = int(counts[counts > 1].sum()) * max(1.0, len(others) / max(len(fresh), 1))
-    return found, found > 2.0 * twins + 0.01 * len(fresh)
-
-
-def _count(rows: Any) -> int:
-    if isinstance(rows, str) or not (hasattr(rows, "shape") and rows.shape or isinstance(rows, Sequence)):
-        raise UsageError(f"rows is a {type(rows).__name__}: an array, a DataFrame or a list is expected")
-    n = int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
-    if not n:
-        raise UsageError("rows is empty: at least one fresh row is expected")
-    return n
-
-
-def _at(rows: Any, i: int) -> Any:
-    return getattr(rows, "iloc", rows)[i : i + 1]
+def _needs_groups(metric: Metric) -> bool:
+    """Whether a metric has to be given three columns, or sensitive_features."""
+    required = [each for each in _parameters(metric).values() if each.default is each.empty]
+    places = [each for each in required if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    return len(places) > 2 or any(each.name == "sensitive_features" for each in required)  # noqa: PLR2004

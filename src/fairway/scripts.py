@@ -1,4 +1,4 @@
-"""Loads a study and its function from a Python file, for `fairway run`."""
+"""Loads a study and its functions from a Python file, for `fairway run` and `fairway certify`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ import cloudpickle
 
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
+from fairway.fresh import FreshRows
+from fairway.runners.certify import Evaluate
 from fairway.runners.evaluate import describe
 from fairway.study import Study
 
 _FUNCTIONS = ("train", "objective", "evaluate")
+_FRESH = ("fresh", "evaluate_fresh")
 
 
 def load(target: str, function: str | None = None) -> tuple[Study, Callable[[Trial], Any]]:
@@ -28,19 +31,55 @@ def load(target: str, function: str | None = None) -> tuple[Study, Callable[[Tri
     the one given, or the first of `train`, `objective` and `evaluate` in the file. Code below
     `if __name__ == "__main__":` does not run.
     """
+    study, module = _study(target)
+    return study, _function(module, function, "--function")
+
+
+def load_fresh(
+    target: str, evaluate: str | None = None, train: str | None = None
+) -> tuple[Study, Evaluate, Callable[[Trial], Any]]:
+    """The study in "file.py" or "file.py:name", what evaluates a model on fresh rows, and the function optimised.
+
+    What evaluates is the one given, or `fresh` or `evaluate_fresh` in the file, or else its only `fw.FreshRows`. A
+    function without parameters returns it, so that the rows are loaded only when they are needed.
+    """
+    study, module = _study(target)
+    rows = {id(value): name for name, value in reversed(vars(module).items()) if isinstance(value, FreshRows)}
+    names = [evaluate] if evaluate else [name for name in _FRESH if hasattr(module, name)] or list(rows.values())
+    if not names or not evaluate and names[0] not in _FRESH and len(names) > 1:
+        found = f"several fw.FreshRows ({', '.join(sorted(names))})" if names else f"no fw.FreshRows and no {_FRESH[0]}"
+        raise UsageError(f"{module.__file__} has {found}: name what evaluates a model on fresh rows with --evaluate")
+    given = _made(_attribute(module, names[0]))
+    if not callable(given):
+        kind = type(given).__name__
+        raise UsageError(
+            f"{names[0]} in {module.__file__} is {kind}: fw.FreshRows or a function of a model is expected"
+        )
+    return study, given, _function(module, train, "--train")
+
+
+def _study(target: str) -> tuple[Study, ModuleType]:
     path, _, name = target.partition(":")
     module = _module(Path(path))
-    found = _attribute(module, name or "study", path)
-    study = found() if inspect.isfunction(found) and not inspect.signature(found).parameters else found
+    study = _made(_attribute(module, name or "study"))
     if not isinstance(study, Study):
         raise UsageError(f"{name or 'study'} in {path} is {type(study).__name__}: a fairway.Study is expected")
-    names = [function] if function else [name for name in _FUNCTIONS if hasattr(module, name)]
+    return study, module
+
+
+def _made(found: Any) -> Any:
+    """What a function without parameters returns; anything else is taken as it is."""
+    return found() if inspect.isfunction(found) and not inspect.signature(found).parameters else found
+
+
+def _function(module: ModuleType, given: str | None, option: str) -> Callable[[Trial], Any]:
+    path, names = module.__file__, [given] if given else [name for name in _FUNCTIONS if hasattr(module, name)]
     if not names:
-        raise UsageError(f"{path} has none of the functions {', '.join(_FUNCTIONS)}: name yours with --function")
-    chosen = _attribute(module, names[0], path)
+        raise UsageError(f"{path} has none of the functions {', '.join(_FUNCTIONS)}: name yours with {option}")
+    chosen = _attribute(module, names[0])
     if not callable(chosen):
         raise UsageError(f"{names[0]} in {path} is {type(chosen).__name__}: a function of a trial is expected")
-    return study, chosen
+    return chosen  # type: ignore[no-any-return]
 
 
 def _module(path: Path) -> ModuleType:
@@ -63,10 +102,10 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _attribute(module: ModuleType, name: str, path: str) -> Any:
+def _attribute(module: ModuleType, name: str) -> Any:
     try:
         return getattr(module, name)
     except AttributeError:
         studies = [each for each, value in vars(module).items() if isinstance(value, Study)]
         hint = f"; it has {', '.join(studies)}" if studies else ""
-        raise UsageError(f"{path} has no {name!r}{hint}") from None
+        raise UsageError(f"{module.__file__} has no {name!r}{hint}") from None

@@ -7,14 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
+from fairway import hashing
 from fairway.checks import instance, whole
 from fairway.constraints.rows import group_keys, group_names
+from fairway.engine.certification import latest
 from fairway.engine.events import Enqueued, Searched, Status
 from fairway.engine.identity import Identity
 from fairway.engine.log import Log
 from fairway.engine.measurement import Given
 from fairway.engine.owner import Owner
-from fairway.engine.record import Best, TrialRecord
+from fairway.engine.record import Best, TrialRecord, table
 from fairway.engine.trial import Trial, jsonable_notes
 from fairway.errors import MissingDependency, UsageError
 from fairway.history import History
@@ -101,7 +103,7 @@ class Study:
         identity = Identity(self.space, self.problem, seed, self.sampler, self.stopper, self.terminator)
         self.owner = Owner(identity, self.log)
         self.seed = self.owner.seed
-        self._certificates: dict[int, Certificate] = {}  # made by this process, by how many there were then
+        self._certificates: dict[int, Certificate] = {}  # made by this process
 
     def __repr__(self) -> str:
         best, objective = self.best, self.problem.objective.metric
@@ -276,7 +278,7 @@ class Study:
             uses=uses,
             progress=progress,
         ).run()
-        self._certificates[sum(one.is_over and bool(one.tests) for one in self.owner.ledger.certifications)] = found
+        self._certificates[len(self.owner.ledger.certifications) - 1] = found
         return found
 
     def searched_by(self, rows: Any, *, groups: Any = None) -> None:
@@ -284,11 +286,9 @@ class Study:
 
         Only hashes are kept, of 8 bytes a row. With `groups`, one that is missing from the fresh rows is noticed too.
         """
-        from fairway import fresh  # noqa: PLC0415 - scipy takes its time to load
-
-        hashed = fresh.hashes(rows)
+        hashed = hashing.hashes(rows)
         names = None if groups is None else sorted(group_names(group_keys(groups)))
-        self.owner.journal.append(Searched(len(hashed), fresh.pack(hashed), names))
+        self.owner.journal.append(Searched(len(hashed), hashing.pack(hashed), names))
 
     def note(self, trial: int | None = None, /, **jsonable: Any) -> None:
         """Keep something that was learned after the search, such as a test score: of a trial, or of the study.
@@ -312,10 +312,11 @@ class Study:
         """What the last certification found; None before one. Its `model` is there in the process that made it."""
         from fairway.engine.certificate import certificate  # noqa: PLC0415 - scipy takes its time to load
 
-        over = [one for one in self.owner.ledger.certifications if one.is_over and one.tests]
-        if len(over) not in self._certificates and over:
-            return certificate(self.problem, over[-1], self.owner.ledger.courses)
-        return self._certificates.get(len(over))
+        over = latest(self.owner.ledger.certifications)
+        if over is None:
+            return None
+        mine = self._certificates.get(over.sealed.certification)
+        return mine or certificate(self.problem, over, self.owner.ledger.courses)
 
     @property
     def notes(self) -> Mapping[str, Any]:
@@ -389,12 +390,10 @@ class Study:
         return self.owner.history()
 
     def to_frame(self) -> pd.DataFrame:
-        """Every trial as a row of a pandas table: parameters, the metrics that stand for it, status and costs."""
+        """Every trial as a row of a pandas table: parameters, the metrics that stand for it, status, costs, notes."""
         try:
             import pandas as pd  # noqa: PLC0415 - optional
         except ImportError:
             raise MissingDependency("to_frame needs pandas: pip install pandas") from None
-        trials = self.trials
-        known = [name for name in self.problem.metrics if any(name in record.errors for record in trials)]
-        rows = [record.row(self.space, self.problem, errors=known) for record in trials]
+        rows = table(self.trials, self.space, self.problem)
         return pd.DataFrame(rows).set_index("number") if rows else pd.DataFrame()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -66,6 +67,41 @@ def beside(value: float, other: float) -> str:
     return number(value) if digits == 4 else f"{value:.{digits}g}"  # noqa: PLR2004
 
 
+def rounded(value: float, error: float | None, other: float | None = None) -> str:
+    """A number with the digits that its error leaves sense in, and those that tell it from another on the same side.
+
+    >>> rounded(0.07123, 0.012), rounded(0.2504, 0.012, 0.25), rounded(0.07123, None)
+    ('0.071', '0.2504', '0.07123')
+    """
+    plain = number(value) if other is None else beside(value, other)
+    decimals = _decimals(error)
+    if decimals is None or not math.isfinite(value) or value == 0.0:
+        return plain
+    short = f"{value:,.{decimals}f}"
+    near = float(short.replace(",", ""))
+    return short if other is None or (near > other) - (near < other) == (value > other) - (value < other) else plain
+
+
+def plus_minus(value: float, error: float | None, other: float | None = None) -> str:
+    """A number with its error, if that is known.
+
+    >>> plus_minus(0.07123, 0.0119), plus_minus(12.0, None), plus_minus(5120.0, 210.0)
+    ('0.071 ± 0.012', '12', '5,120 ± 210')
+    """
+    shown = rounded(value, error, other)
+    if error is None or math.isnan(error):
+        return shown
+    decimals = _decimals(error)
+    return f"{shown} ± {number(float(f'{error:.2g}')) if decimals is None else f'{error:,.{decimals}f}'}"
+
+
+def _decimals(error: float | None) -> int | None:
+    """The decimals that show two digits of an error; None where fixed decimals are no good."""
+    if error is None or not 1e-6 <= error < 1e15:  # noqa: PLR2004
+        return None
+    return max(1 - math.floor(math.log10(float(f"{error:.2g}"))), 0)
+
+
 def percent(share: float) -> str:
     """A share in percent.
 
@@ -97,17 +133,28 @@ def duration(seconds: float) -> str:
 
 
 def limit(constraint: Constraint) -> str:
-    """A constraint's limit as a formula.
+    """A constraint's limit as a formula, with the confidence at which a search keeps it.
 
     >>> import fairway as fw
-    >>> limit(fw.AtMost("eod", 0.25)), bound(fw.AtMost("eod", 0.25))
-    ('≤ 0.25', 'at most 0.25')
+    >>> limit(fw.AtMost("eod", 0.25)), limit(fw.AtMost("eod", 0.1, confidence=0.9)), bound(fw.AtMost("eod", 0.25))
+    ('≤ 0.25', '≤ 0.1 at 90%', 'at most 0.25')
     """
-    return f"{'≤' if constraint.sign > 0 else '≥'} {constraint.threshold:g}"
+    sure = "" if constraint.confidence is None else f" at {100.0 * constraint.confidence:.4g}%"
+    return f"{'≤' if constraint.sign > 0 else '≥'} {constraint.threshold:g}{sure}"
+
+
+def limits(problem: Problem) -> str:
+    """What the limits of a problem are called: one is "the limit".
+
+    >>> import fairway as fw
+    >>> limits(fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25)]))
+    'the limit'
+    """
+    return "the limit" if len(problem.constraints) == 1 else "the limits"
 
 
 def bound(constraint: Constraint) -> str:
-    """A constraint's limit in words."""
+    """A constraint's limit in words, without its confidence."""
     return f"at {'most' if constraint.sign > 0 else 'least'} {constraint.threshold:g}"
 
 
@@ -123,26 +170,38 @@ def goal(problem: Problem) -> str:
     return f"{asked} with {limits}" if limits else asked
 
 
-def measured(names: Iterable[str], values: Iterable[float | None]) -> str:
-    """Metrics and their values, without those that were not measured.
+def measured(names: Iterable[str], values: Iterable[float | None], errors: Mapping[str, float] | None = None) -> str:
+    """Metrics and their values, with the errors that are known, without those that were not measured.
 
     >>> measured(["auc", "eod", "ms"], [0.87812, None, 12.0])
     'auc 0.8781, ms 12'
+    >>> measured(["auc", "eod"], [0.87812, 0.0712], {"eod": 0.012})
+    'auc 0.8781, eod 0.071 ± 0.012'
     """
-    return ", ".join(f"{named(name)} {number(v)}" for name, v in zip(names, values, strict=True) if v is not None)
+    known = errors or {}
+    pairs = zip(names, values, strict=True)
+    return ", ".join(f"{named(name)} {plus_minus(v, known.get(name))}" for name, v in pairs if v is not None)
 
 
-def distance(constraint: Constraint, value: float | None) -> str:
-    """How far a value is from its limit, in a sentence.
+def distance(
+    constraint: Constraint, value: float | None, error: float | None = None, compared: float | None = None
+) -> str:
+    """How far a value is from its limit, in a sentence; `compared` is its bound, where that decides.
 
     >>> import fairway as fw
     >>> distance(fw.AtMost("eod", 0.25), 0.31)
     'eod 0.31 is 0.06 (24%) beyond its limit of at most 0.25.'
+    >>> distance(fw.AtMost("eod", 0.1, confidence=0.9), 0.071, 0.012, 0.0864)
+    'eod 0.071 ± 0.012, its bound at 90% 0.086, is 0.014 (14%) within its limit of at most 0.1.'
     """
     if value is None:
         return f"{named(constraint.metric)} was not measured there."
-    what = f"{named(constraint.metric)} {beside(value, constraint.threshold)}"
-    where, over = f"its limit of {bound(constraint)}", constraint.sign * (value - constraint.threshold)
+    decides = value if compared is None else compared
+    what = f"{named(constraint.metric)} {plus_minus(value, error, constraint.threshold)}"
+    if constraint.confidence is not None:
+        sure = f"{100.0 * constraint.confidence:.4g}%"
+        what += f", its bound at {sure} {rounded(decides, error, constraint.threshold)},"
+    where, over = f"its limit of {bound(constraint)}", constraint.sign * (decides - constraint.threshold)
     if over == 0.0:
         return f"{what} is exactly {where}."
     if over != over:  # noqa: PLR0124 - NaN

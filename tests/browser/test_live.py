@@ -11,6 +11,7 @@ import fairway as fw
 from tests.browser.browser import complaints, narrow, requests
 from tests.browser.conftest import HOSTILE, LONG
 from tests.browser.test_report import column, draw_all, focus_path, marks, shade, wait
+from tests.report.hiring import hiring
 
 SPACE = {"x": fw.Float(0.0, 1.0)}
 
@@ -80,6 +81,32 @@ def test_a_new_trial_appears_within_two_seconds_of_its_end(browser, address, url
     assert max(delays) < 2.0, delays
     wait(browser, "document.getElementById('headline').textContent.includes('is trial 3:')")
     assert browser.find_element(By.ID, "state").text == "running"
+    assert complaints(browser) == []
+
+
+def test_the_badge_turns_when_a_certificate_arrives(browser, address, url):
+    made = hiring(storage=url, name="certified live")
+    browser.get(page(address, "certified live"))
+    badge = "document.getElementById('badge')"
+    wait(browser, f"{badge}.innerText.includes('within the limit on the judging rows; not yet certified')")
+    assert not browser.find_element(By.ID, "certificate").is_displayed()
+    wait(browser, "document.querySelector('#charts figure') !== null")
+    certificate = made.study.certify(made.fresh, made.train)
+    wait(browser, f"{badge}.dataset.kind === 'certified'")
+    assert str(certificate) in browser.find_element(By.ID, "badge").text
+    section = browser.find_element(By.ID, "certificate").text
+    assert f"The certificate: trial {certificate.number}, step 1" in section
+    assert section.count("passed") == sum(one.passed for one in certificate.tested)
+    assert certificate.digest in section
+    wait(
+        browser, "[...document.querySelectorAll('figcaption')].some((one) => one.textContent.includes('The square is'))"
+    )
+    wait(browser, f"document.querySelector('tr.certified').dataset.trial === '{certificate.number}'")
+    made.study.note(certificate.number, test_accuracy=0.7)
+    wait(browser, "document.getElementById('later').innerText.includes('test_accuracy 0.7')")
+    narrow(browser)
+    wide, seen = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    assert wide <= seen == 390
     assert complaints(browser) == []
 
 

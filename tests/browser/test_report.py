@@ -9,8 +9,10 @@ from selenium.webdriver.common.keys import Keys
 
 from fairway.report.page import write
 from fairway.report.view import View
+from fairway.text import plus_minus
 from tests.browser.browser import complaints, narrow, prefer, requests
 from tests.browser.conftest import HOSTILE
+from tests.report.hiring import hiring
 
 
 @pytest.fixture(scope="session")
@@ -84,7 +86,7 @@ def test_it_opens_without_a_complaint_and_every_picture_is_drawn(browser, report
     browser.get(report)
     assert draw_all(browser) >= 5
     assert min(marks(browser)) > 0
-    assert "The best model within the limit" in browser.find_element(By.ID, "headline").text
+    assert "the best model within the limit" in browser.find_element(By.ID, "headline").text
     assert complaints(browser) == []
 
 
@@ -218,4 +220,18 @@ def test_it_prints_with_its_pictures(browser, report):
     assert len(pdf) > 50_000
     drawn = "return [...document.querySelectorAll('figure')].every((f) => f.querySelector('svg.main-svg'))"
     assert browser.execute_script(drawn)
+    assert complaints(browser) == []
+
+
+def test_it_opens_with_the_badge_and_shows_errors_in_the_table(browser, tmp_path):
+    made = hiring()
+    write(View(made.study), tmp_path / "report.html")
+    browser.get((tmp_path / "report.html").as_uri())
+    assert browser.find_element(By.ID, "badge").text.endswith("on the judging rows; not yet certified")
+    best = made.study.best
+    (row,) = browser.find_elements(By.CSS_SELECTOR, f"tr[data-trial='{best.number}']")
+    shown = plus_minus(best.metrics["parity"], best.errors["parity"])
+    assert shown in row.text
+    assert "±" not in browser.find_element(By.CSS_SELECTOR, ".trials thead").text
+    assert shown.partition(" ")[0] in browser.find_element(By.ID, "facts").text
     assert complaints(browser) == []

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fairway as fw
+from fairway.engine.record import table
 from tests.conftest import run_curves
 
 
@@ -32,3 +33,17 @@ def test_a_row_has_a_column_for_every_parameter_and_metric_whether_it_was_set_or
     assert (row["param.kind"], row["param.x"]) == ("a", None)
     assert (row["metric.auc"], row["metric.eod"], row["feasible"]) == (0.5, None, None)
     assert (row["number"], row["status"], row["step"], row["steps"], row["reason"]) == (0, "completed", 1, 1, "")
+
+
+def test_a_table_has_columns_for_errors_and_for_notes_of_one_value(make_study):
+    study = make_study()
+    study.tell(study.ask(), auc=0.5, eod=fw.Measured(0.1, error=0.01))
+    study.tell(study.ask(), auc=0.6, eod=0.1)
+    study.note(0, test_auc=0.48, split=[1, 2])
+    study.note(1, split="late")
+    rows = table(study.trials, study.space, study.problem)
+    assert [row["error.eod"] for row in rows] == [0.01, None]
+    assert [row["note.test_auc"] for row in rows] == [0.48, None]
+    assert [row["note.split"] for row in rows] == [None, "late"]
+    assert study.to_frame()["note.test_auc"].dropna().tolist() == [0.48]
+    assert not [name for name in table(make_study().trials, study.space, study.problem) if name.startswith("note.")]

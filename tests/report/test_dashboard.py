@@ -323,7 +323,7 @@ class TestGuard:
         assert "HttpOnly" in cookie
         assert "SameSite=Strict" in cookie
         assert "sesame" not in cookie
-        assert "The best model" in client.get("/study?name=credit").text
+        assert "the best model" in client.get("/study?name=credit").text
         assert client.get("/", headers={"cookie": "fairway-8321=wrong"}).status_code == 401
 
     def test_the_page_after_a_token_stays_here(self, study, url):

@@ -148,3 +148,41 @@ def test_ten_thousand_trials_stay_small():
     study.tell(study.ask(), loss=0.123456789)
     row = content.rows(View(study), [0])
     assert len(templates.script(row)) < 120
+
+
+def test_errors_stand_beside_their_metrics(make_study):
+    study = make_study()
+    study.tell(study.ask(), auc=0.5, eod=fw.Measured(0.0712, error=0.012))
+    study.tell(study.ask(), auc=0.5, eod=0.3)
+    view = View(study)
+    labels, kinds = ([column[key] for column in content.columns(view)] for key in ("label", "kind"))
+    at = labels.index("eod")
+    assert (labels[at + 1], kinds[at + 1]) == ("eod ±", "error")
+    assert [row[at : at + 2] for row in content.rows(view, [0, 1])] == [[0.0712, 0.012], [0.3, None]]
+    assert ["eod", "0.071 ± 0.012"] in content.trial(view, 0)["facts"]
+    assert ["eod", 0.3] in content.trial(view, 1)["facts"]
+    assert content.line(view)["best"] == "auc 0.5, eod 0.071 ± 0.012"
+
+
+def test_what_was_measured_later_is_shown(make_study):
+    study = make_study()
+    for _ in range(60):
+        trial = study.ask()
+        trial.note(seen="while it ran")
+        study.tell(trial, auc=0.5, eod=0.1)
+    assert content.later(View(study)) == []
+    view = View(study)
+    study.note(test_rows=1200, source="the 2019 sample")
+    study.note(3, test_auc=0.47123, folds=[1, 2])
+    study.note(3, test_auc=0.48)
+    assert view.update()
+    assert content.later(view) == [
+        ["the study", "test_rows 1,200, source the 2019 sample"],
+        ["trial 3", "test_auc 0.48, folds [1, 2]"],
+    ]
+    assert data_of(document(view))["later"] == content.later(view)
+    for k in range(60):
+        study.note(k, test_auc=0.5)
+    view.update()
+    assert len(content.later(view)) == 52
+    assert content.later(view)[-1] == ["", "and 10 earlier trials"]

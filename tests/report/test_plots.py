@@ -532,3 +532,32 @@ def test_no_name_gets_out_of_a_chart(text, tmp_path):
 def test_what_is_no_study_is_refused():
     with pytest.raises(fw.UsageError, match="a Study or a View is expected"):
         plots.best("credit.db")
+
+
+def test_errors_are_shown_when_pointed_at_and_drawn_only_for_the_best(make_study, tmp_path):
+    study = make_study()
+    for auc in (0.4, 0.5, 0.6):
+        study.tell(study.ask(), auc=auc, eod=fw.Measured(auc / 4, error=0.012))
+    chart = plots.limits(study)
+    (star,) = marks(chart, Points, "best")
+    assert (star.error, star.along) == (0.012, "x")
+    assert "eod 0.150 ± 0.012" in star.hover[0]
+    (valid,) = marks(chart, Points, "valid")
+    assert valid.error is None
+    assert all("± 0.012" in text for text in valid.hover)
+    assert chart.panels[0].x.span[1] > 0.25
+    chart.save(tmp_path / "limits.svg")
+    plain = make_study()
+    plain.tell(plain.ask(), auc=0.5, eod=0.1)
+    assert "standard error" not in plots.limits(plain).caption
+
+
+@pytest.mark.parametrize(("limit", "anchor"), [(0.3, "left"), (5.0, "right")])
+def test_the_label_of_a_limit_stays_inside_the_picture(make_study, limit, anchor, tmp_path):
+    study = make_study(constraints=[fw.AtMost("eod", limit, confidence=0.9)])
+    for eod in (0.1, 1.0, 4.9) if limit > 1 else (0.1, 1.0, 5.0):
+        study.tell(study.ask(), auc=0.5, eod=fw.Measured(eod, error=0.01))
+    chart = plots.limits(study)
+    (line,) = (shape for shape in chart.plotly()["layout"]["shapes"] if "label" in shape)
+    assert (line["label"]["text"], line["label"]["xanchor"]) == (f"≤ {limit:g} at 90%", anchor)
+    chart.save(tmp_path / "limits.png")

@@ -28,7 +28,7 @@ def tell(study, *results):
 def test_the_answer_comes_first_then_how_far_from_the_limit_then_what_the_limit_costs():
     study = tell(make(fw.AtMost("eod", 0.25)), {"auc": 0.9, "eod": 0.31}, {"auc": 0.8, "eod": 0.243})
     summary = said(study)
-    assert summary.headline == "The best model within the limit is trial 1: auc 0.8, eod 0.243."
+    assert summary.headline == "On the judging rows, the best model within the limit is trial 1: auc 0.8, eod 0.243."
     assert summary.sentences[0] == "eod 0.243 is 0.007 (3%) within its limit of at most 0.25."
     assert summary.sentences[1] == "Without the limit, trial 0 reached auc 0.9, but eod 0.31."
     assert summary.number == 1
@@ -118,7 +118,7 @@ def test_what_a_trial_reported_before_it_failed_counts():
         break
     study.tell(trial, failed="out of memory")
     assert study.best is not None
-    assert said(study).headline == "The best model within the limit is trial 0: auc 0.9, eod 0.1."
+    assert said(study).headline == "On the judging rows, the best model within the limit is trial 0: auc 0.9, eod 0.1."
 
 
 def test_one_trial_is_one_trial():
@@ -178,3 +178,42 @@ def test_names_from_elsewhere_are_spelled_out_and_cut():
     told = text(study)
     assert "\x1b" not in told
     assert "a" * 100 not in told
+
+
+def test_a_limit_with_a_confidence_compares_its_bound():
+    study = tell(make(fw.AtMost("eod", 0.1, confidence=0.9)), {"auc": 0.8, "eod": fw.Measured(0.071, error=0.012)})
+    summary = said(study)
+    assert summary.headline.endswith("is trial 0: auc 0.8, eod 0.071 ± 0.012.")
+    assert summary.sentences[0] == (
+        "eod 0.071 ± 0.012, its bound at 90% 0.086, is 0.014 (14%) within its limit of at most 0.1."
+    )
+    fact = summary.facts[1]
+    assert (fact.value, fact.error, fact.role) == ("0.071", "± 0.012", "valid")
+    assert fact.note == "≤ 0.1 at 90%: bound 0.086, 0.014 to spare on the judging rows"
+
+
+def test_a_value_within_its_limit_whose_bound_is_not_counts_as_beyond():
+    limits = [fw.AtMost("eod", 0.1, confidence=0.95), fw.AtLeast("recall", 0.8, confidence=0.95)]
+    measured = {"eod": fw.Measured(0.095, error=0.01), "recall": fw.Measured(0.81, error=0.01)}
+    study = tell(make(*limits), {"auc": 0.8, **measured})
+    summary = said(study)
+    assert summary.headline == "No model within the limits was found yet."
+    assert "eod 0.095 ± 0.010, its bound at 95% 0.111, is 0.011 (11%) beyond its limit of at most 0.1." in text(study)
+    assert "recall 0.810 ± 0.010, its bound at 95% 0.794, is 0.0064 (1%) beyond its limit" in text(study)
+    assert [fact.role for fact in summary.facts[1:3]] == ["invalid", "invalid"]
+    assert "1 of the 1 trial that measured eod violate it" in text(study)
+
+
+def test_without_the_limit_what_its_bound_breaks_is_named():
+    limit = fw.AtMost("eod", 0.1, confidence=0.9)
+    results = [{"auc": 0.9, "eod": fw.Measured(0.095, error=0.01)}, {"auc": 0.8, "eod": fw.Measured(0.05, error=0.01)}]
+    study = tell(make(limit), *results)
+    assert "Without the limit, trial 0 reached auc 0.9, but eod 0.095 ± 0.010." in said(study).sentences
+
+
+def test_what_is_to_spare_is_so_on_the_judging_rows():
+    study = tell(make(fw.AtMost("eod", 0.25)), {"auc": 0.8, "eod": 0.243})
+    assert [fact.note for fact in said(study).facts[:2]] == [
+        "best within the limit on the judging rows",
+        "≤ 0.25, 0.007 to spare on the judging rows",
+    ]

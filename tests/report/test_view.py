@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import fairway as fw
 from fairway.engine.ledger import Course, Ledger
 from fairway.history import History
+from fairway.report.charts.curves import one_curve
 from fairway.report.view import Curve, View
 from fairway.storage.memory import MemoryLog
 from tests.conftest import SPACE, flush, run_curves
@@ -130,6 +131,22 @@ def test_a_check_paid_late_belongs_to_the_step_it_was_paid_for():
     assert curve.step[paid[0]] == study.trials[0].step
 
 
+def test_a_curve_has_the_errors_of_its_values():
+    limits = [fw.AtMost("eod", 0.25, confidence=0.9), fw.AtMost("ms", 9.0)]
+    study = fw.Study(SPACE, fw.Maximize("auc"), limits, stopper=fw.Never(interval=1, skip=False), seed=0)
+    trial = study.ask()
+    for _ in trial.steps(2):
+        trial.report(auc=0.5, eod=fw.Measured(0.24, error=0.02), ms=8.0)
+    study.tell(trial)
+    (curve,) = View(study).curves([0]).values()
+    np.testing.assert_allclose(curve.errors, [[0.02, np.nan]] * 2)
+    assert curve.stratum.tolist() == [2, 2]  # its bound is beyond
+    (chart,) = one_curve(View(study), 0)
+    stands = [mark for panel in chart.panels for mark in panel.marks if getattr(mark, "name", "").startswith("stands")]
+    assert [mark.error for mark in stands] == [None, pytest.approx(0.02), None]
+    assert stands[1].hover == ["step 1\neod 0.240 ± 0.020"]
+
+
 def test_a_view_follows_a_study_that_goes_on():
     study = fw.Study(SPACE, fw.Minimize("loss"), seed=0)
     view = View(study)
@@ -144,7 +161,9 @@ def test_a_view_follows_a_study_that_goes_on():
 def test_a_thinned_curve_has_its_ends(n, most, data):
     stratum = np.array(data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)))
     rows = np.arange(n)
-    thin = Curve(rows, rows * 1.0, rows.reshape(-1, 1) * 1.0, stratum, rows * 1.0).thinned(most)
+    thin = Curve(rows, rows * 1.0, rows.reshape(-1, 1) * 1.0, stratum, rows * 1.0, rows.reshape(-1, 1) * 0.1).thinned(
+        most
+    )
     assert len(thin.step) <= most
     assert (thin.step[0], thin.step[-1]) == (0, n - 1)
     assert (np.diff(thin.step) > 0).all()

@@ -35,6 +35,12 @@ def test_progress_tells_trials_stops_and_why_the_best_and_the_checks(make_study)
     assert shown[-1] == "last failure: trial 3: out of memory"
 
 
+def test_progress_shows_errors(make_study):
+    study = make_study()
+    study.tell(study.ask(), auc=0.7, eod=fw.Measured(0.0712, error=0.012))
+    assert describe(study.owner, 1, 0.0)[1].startswith("best auc 0.7, eod 0.071 ± 0.012; ")
+
+
 def test_progress_shows_each_of_several_running_trials(make_study):
     study = make_study(fw.Never())
     trials = [study.ask() for _ in range(18)]

@@ -89,6 +89,16 @@ def group_keys(groups: Any) -> list[Hashable]:
     return _numbered(_keys(groups))[1]
 
 
+def count_rows(rows: Any) -> int:
+    """The number of rows, at least one."""
+    if isinstance(rows, str) or not (getattr(rows, "shape", None) or isinstance(rows, Sequence)):
+        raise UsageError(f"rows is a {type(rows).__name__}: an array, a DataFrame or a list is expected")
+    n = int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
+    if not n:
+        raise UsageError("rows is empty: at least one fresh row is expected")
+    return n
+
+
 def take(rows: Any, places: NDArray[np.int64]) -> Any:
     """The rows at these places, of an array, a sparse matrix, a Series, a DataFrame or a list."""
     if hasattr(rows, "shape"):

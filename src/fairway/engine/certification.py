@@ -189,6 +189,11 @@ class Certification:
         self.tests.append(test)
 
 
+def latest(certifications: Sequence[Certification]) -> Certification | None:
+    """The last sequence of tests that is over; None before one."""
+    return next((one for one in reversed(certifications) if one.is_over and one.tests), None)
+
+
 def p_values(problem: Problem, evidence: Mapping[str, Mapping[str, object]]) -> dict[str, float]:
     """The p-value of each limit, from the evidence that the log keeps."""
     from fairway.evidence import from_json  # noqa: PLC0415 - scipy takes its time to load

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -65,8 +65,10 @@ class TrialRecord:
         """Whether it was ended before it was done: by the stopper or by a timeout."""
         return self.status == "stopped"
 
-    def row(self, space: Space, problem: Problem, *, errors: Collection[str] = ()) -> dict[str, Any]:
-        """The trial as a row of a table: a column for every parameter and metric, and for these metrics' errors."""
+    def row(
+        self, space: Space, problem: Problem, *, errors: Collection[str] = (), notes: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """The trial as a row of a table: every parameter and metric, these metrics' errors, and these notes."""
         return {
             "number": self.number,
             "status": self.status,
@@ -79,7 +81,19 @@ class TrialRecord:
             "training_seconds": self.training_seconds,
             "check_seconds": self.check_seconds,
             "reason": self.reason,
+            **{f"note.{name}": note if _is_scalar(note := self.notes.get(name)) else None for name in notes},
         }
+
+
+def table(records: Sequence[TrialRecord], space: Space, problem: Problem) -> list[dict[str, Any]]:
+    """Trials as rows with the same columns: `error.` of metrics whose error is known, `note.` of notes of one value."""
+    errors = [name for name in problem.metrics if any(name in record.errors for record in records)]
+    notes = {name: None for record in records for name, note in record.notes.items() if _is_scalar(note)}
+    return [record.row(space, problem, errors=errors, notes=notes) for record in records]
+
+
+def _is_scalar(note: Any) -> bool:
+    return note is None or isinstance(note, str | int | float)
 
 
 def named_errors(problem: Problem, checkpoint: Checkpoint) -> dict[str, float]:

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from fairway.engine.measurement import Given
+from fairway.engine.record import Best
 from fairway.engine.trial import Trial
 from fairway.errors import StorageError, UsageError
 from fairway.parameters import Value
-from fairway.runners.rebuild import Again
+from fairway.runners.rebuild import Again, rebuild
 from fairway.seeds import trial_seed
 from fairway.study import Study
 
@@ -165,10 +166,16 @@ class Rounds:
 
 
 def best_model(
-    library: Library, study: Study, train: Callable[[Trial], Any], saved_in: str | os.PathLike[str] | None
+    library: Library,
+    study: Study,
+    train: Callable[[Trial], Any],
+    saved_in: str | os.PathLike[str] | None,
+    best: Best | None,
 ) -> Any:
-    """The best model: loaded if it was saved, trained again if not."""
-    best = study.best
+    """The model of a checkpoint, by default the best: loaded if it was saved, trained again if not."""
+    if best is not None and not isinstance(best, Best):
+        raise UsageError(f"best={repr(best)[:80]}: a checkpoint of this study is expected, as certify(models=...) gets")
+    best = study.best if best is None else best
     if saved_in is not None and best is not None:
         if not Path(saved_in).is_dir():
             raise UsageError(f"saved_in={str(saved_in)!r}: there is no such folder")
@@ -180,7 +187,9 @@ def best_model(
             except Exception as error:  # noqa: BLE001 - whatever a broken file leads to
                 why = str(error).splitlines()[0] if str(error) else type(error).__name__
                 warnings.warn(f"{path} cannot be read ({why}): the model is trained again", stacklevel=3)
-    return study.rebuild(train)
+    if best is None:
+        return study.rebuild(train)  # which says that there is none
+    return rebuild(best, trial_seed(study.seed, best.number), study.problem, train)
 
 
 def _folder(path: str | os.PathLike[str]) -> Path:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fairway.engine.record import Best
 from fairway.engine.trial import Trial
 from fairway.errors import MissingDependency
 from fairway.integrations import boosting
@@ -66,12 +67,18 @@ def callback(
 
 
 def best_model(
-    study: Study, train: Callable[[Trial], Any], *, saved_in: str | os.PathLike[str] | None = None
+    study: Study,
+    train: Callable[[Trial], Any],
+    *,
+    saved_in: str | os.PathLike[str] | None = None,
+    best: Best | None = None,
 ) -> lightgbm.Booster | Any:
     """The best model of a study, at its best round; a plain `predict` uses exactly those rounds.
 
     If the folder `saved_in` (the callback's `save_to`) holds it, the booster is loaded from there. If not, `train` runs
-    again: it is the function that was optimised, and returns its booster or fitted estimator.
+    again: it is the function that was optimised, and returns its booster or fitted estimator. `best` asks for another
+    checkpoint than the study's best, as in
+    `study.certify(fresh, models=lambda best: best_model(study, train, saved_in="models", best=best))`.
 
     >>> import lightgbm, numpy as np, fairway as fw
     >>> from fairway.integrations.lightgbm import best_model, callback
@@ -86,7 +93,7 @@ def best_model(
     >>> best_model(study, train).n_estimators_ == study.best.step
     True
     """
-    return boosting.best_model(_LIGHTGBM, study, train, saved_in)
+    return boosting.best_model(_LIGHTGBM, study, train, saved_in, best)
 
 
 class _Callback:

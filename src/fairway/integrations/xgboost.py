@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fairway.checks import whole
+from fairway.engine.record import Best
 from fairway.engine.trial import Trial
 from fairway.errors import MissingDependency, UsageError
 from fairway.integrations import boosting
@@ -74,12 +75,18 @@ def callback(
 
 
 def best_model(
-    study: Study, train: Callable[[Trial], Any], *, saved_in: str | os.PathLike[str] | None = None
+    study: Study,
+    train: Callable[[Trial], Any],
+    *,
+    saved_in: str | os.PathLike[str] | None = None,
+    best: Best | None = None,
 ) -> xgboost.Booster | Any:
     """The best model of a study, at its best round; a plain `predict` uses exactly those rounds.
 
     If the folder `saved_in` (the callback's `save_to`) holds it, the booster is loaded from there. If not, `train` runs
-    again: it is the function that was optimised, and returns its booster or fitted estimator.
+    again: it is the function that was optimised, and returns its booster or fitted estimator. `best` asks for another
+    checkpoint than the study's best, as in
+    `study.certify(fresh, models=lambda best: best_model(study, train, saved_in="models", best=best))`.
 
     >>> import xgboost, numpy as np, fairway as fw
     >>> from fairway.integrations.xgboost import best_model, callback
@@ -94,10 +101,14 @@ def best_model(
     >>> best_model(study, train).get_booster().num_boosted_rounds() == study.best.step
     True
     """
-    return boosting.best_model(_XGBOOST, study, train, saved_in)
+    return boosting.best_model(_XGBOOST, study, train, saved_in, best)
 
 
 class _Callback(xgboost.callback.TrainingCallback):
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An estimator keeps its callbacks. Copied or pickled with it, this one reports to nobody.
+        return xgboost.callback.TrainingCallback, ()
+
     def __init__(self, rounds: Rounds, total: int | None) -> None:
         super().__init__()
         self._rounds, self._total, self._lasting = rounds, total, True

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from fairway.engine.ledger import Course
 from fairway.parameters import Choice, Float, Int, Parameter
+from fairway.report.certified import badge, section
 from fairway.report.chart import Chart
 from fairway.report.summary import summarize
 from fairway.report.view import STRATA, View
-from fairway.text import goal, measured, shown
+from fairway.text import counted, goal, measured, number, plus_minus, shown
 
 STATUSES = ("running", "completed", "stopped", "failed")
 """By the numbers in a row."""
@@ -24,6 +25,7 @@ STATUSES = ("running", "completed", "stopped", "failed")
 _EXACT = 2**53  # beyond it, JavaScript rounds whole numbers
 _SIMULATED = 1e9  # virtual time begins at 0, and this is 2001
 _CELL, _TEXT = 120, 300  # letters, at most
+_NOTED = 50  # trials whose later notes are listed
 
 
 class _Column(NamedTuple):
@@ -33,12 +35,21 @@ class _Column(NamedTuple):
 
 
 def _columns(view: View) -> list[_Column]:
-    constraints, metrics = view.problem.constraints, enumerate(view.problem.metrics)
+    constraints, objective = view.problem.constraints, view.problem.objective.metric
+    limits = [
+        column
+        for i, name in enumerate(constraint.metric for constraint in constraints)
+        for column in (
+            _Column(name, "number", partial(_metric, i + 1)),
+            _Column(f"{name} ±", "error", partial(_error, i)),  # shown beside its metric
+        )
+    ]
     columns = [
         _Column("trial", "trial", lambda k, _: k),
         _Column("status", "status", lambda _, course: STATUSES.index(course.status)),
         _Column("constraints", "limits", lambda k, _: view.stratum(k) if constraints else None),
-        *(_Column(name, "number" if i else "objective", partial(_metric, i)) for i, name in metrics),
+        _Column(objective, "objective", partial(_metric, 0)),
+        *limits,
         _Column("best step", "count", lambda _, course: course.checkpoint and course.checkpoint.step),
         _Column("steps", "count", lambda _, course: course.steps or None),
         *(_Column(name, "param", partial(_param, name)) for name in view.space),
@@ -68,6 +79,11 @@ def _metric(i: int, _: int, course: Course) -> Any:
     return None if value is None else _cell(value)
 
 
+def _error(i: int, _: int, course: Course) -> Any:
+    error = course.checkpoint.errors[i] if course.checkpoint and course.checkpoint.errors else None
+    return None if error is None else _cell(error)
+
+
 def _param(name: str, _: int, course: Course) -> Any:
     return _cell(course.params[name]) if name in course.params else None
 
@@ -79,7 +95,7 @@ def _notes(course: Course, indent: int | None = None) -> str:
 
 def study(view: View) -> dict[str, Any]:
     """Everything about a study except its trials and its pictures."""
-    said = summarize(view)
+    said, on_top, certificate = summarize(view), badge(view), view.certificate
     return {
         "name": shown(view.name, _TEXT),
         "goal": goal(view.problem),
@@ -87,16 +103,46 @@ def study(view: View) -> dict[str, Any]:
         "facts": [fact._asdict() for fact in said.facts],
         "best": None if said.number is None else configuration(view, said.number),
         "feasible": view.best_number is not None,
+        "badge": None if on_top is None else on_top._asdict(),
+        "certificate": None
+        if certificate is None
+        else {
+            **section(view.problem, certificate),
+            "configuration": configuration(view, certificate.number) if certificate.certified else None,
+        },
+        "later": later(view),
     }
+
+
+def later(view: View) -> list[list[str]]:
+    """What was measured after the search: of the study first, then of its trials, the last ones if there are many."""
+    numbers = sorted(k for k in view.later if k is not None)
+    lines = [["the study", _pairs(view.later[None])]] if None in view.later else []
+    lines += [[f"trial {k:,}", _pairs(view.later[k])] for k in numbers[-_NOTED:]]
+    left = len(numbers) - _NOTED
+    return [*lines, ["", f"and {counted(left, 'earlier trial')}"]] if left > 0 else lines
+
+
+def _pairs(notes: Mapping[str, Any]) -> str:
+    return ", ".join(f"{shown(name, _CELL)} {_said(note)}" for name, note in notes.items())
+
+
+def _said(note: Any) -> str:
+    if isinstance(note, int | float) and not isinstance(note, bool):
+        return number(note)
+    return shown(note if isinstance(note, str) else json.dumps(note, ensure_ascii=False, default=str), _TEXT)
 
 
 def line(view: View) -> dict[str, Any]:
     """What the list of studies shows of one."""
     times, best = [_moment(at) for course in view.courses for at in (course.began, course.ended)], view.best
+    certificate = view.certificate
+    certified = "" if certificate is None or not certificate.certified else f"trial {certificate.number:,} is certified"
+    found = "" if best is None else measured(best.metrics.keys(), best.metrics.values(), best.errors)
     return {
         "goal": goal(view.problem),
         "trials": len(view.courses),
-        "best": "" if best is None else measured(best.metrics.keys(), best.metrics.values()),
+        "best": "; ".join(filter(None, (found, certified))),
         "updated": max(filter(None, times), default=None),
     }
 
@@ -122,6 +168,14 @@ def trial(view: View, number: int) -> dict[str, Any]:
     """One trial, in full."""
     course, stratum, kinds = view.courses[number], view.stratum(number), ("objective", "number", "count")
     numbers = [(column.label, column.of(number, course)) for column in _columns(view) if column.kind in kinds]
+    if course.checkpoint is not None and course.checkpoint.errors:
+        triples = zip(view.problem.constraints, course.checkpoint.values, course.checkpoint.errors, strict=True)
+        exact = {
+            shown(one.metric, _CELL): plus_minus(value, error, one.threshold)
+            for one, value, error in triples
+            if value is not None and error is not None
+        }
+        numbers = [(label, exact.get(label, value)) for label, value in numbers]
     pace = None if course.interval is None or not view.problem.constraints else f"every {course.interval:,} steps"
     facts = [
         ("status", course.status),

@@ -112,6 +112,9 @@ def _trace(mark: Placed, panel: Panel, *, in_legend: bool) -> dict[str, Any]:
         marker = {"color": colour, "symbol": _OUTLINED.get(symbol, symbol), "size": mark.size}
         rim = {"color": colour, "width": 1.4 if symbol in _OUTLINED else 0}
         trace |= {"mode": "markers", "marker": marker | {"line": rim}}
+        if mark.error is not None:
+            bar = {"type": "data", "array": [float(mark.error)], "color": colour, "thickness": 1.4, "width": 4}
+            trace[f"error_{mark.along}"] = bar
     elif isinstance(mark, Bars):
         marker = {"color": colour, "opacity": mark.opacity}  # the trace's own would make its labels as pale
         trace |= {"type": "bar", "orientation": "h", "marker": marker, "opacity": 1.0}
@@ -127,7 +130,7 @@ def _limit(mark: Limit, panel: Panel, number: int | str) -> list[dict[str, Any]]
     across = {f"{along}ref": f"{along}{number}", f"{other}ref": f"{other}{number} domain"}
     across |= {f"{other}0": 0, f"{other}1": 1}  # type: ignore[dict-item]
     value, look = float(mark.value), LOOK["limit"]
-    corner = ("left", "top") if along == "x" else ("right", "bottom")
+    corner = ("right" if panel.is_far(mark) else "left", "top") if along == "x" else ("right", "bottom")
     label = {"text": escaped(mark.label, NAME), "font": {"color": look.colour, "size": 11}, "padding": 3}
     label |= {"textposition": "end", "textangle": 0, "xanchor": corner[0], "yanchor": corner[1]}
     line = {"color": look.colour, "width": 1.5, "dash": look.dash}

@@ -42,6 +42,7 @@ LOOK: dict[Role, Look] = {
     "other": Look("#8a6fc7", "square", "dash"),
 }
 NAME, TICK = 60, 24  # letters, at most, of a title or a name, and of a tick
+_FAR = 0.7  # of an axis
 _FEW_DECADES = 1.5  # a log axis that spans fewer has names between the powers of ten
 
 
@@ -100,10 +101,12 @@ class Line(Placed):
 
 @dataclass(frozen=True, eq=False)
 class Points(Placed):
-    """A point at each place."""
+    """A point at each place, with a bar of its error to both sides along x or y where one is given."""
 
     symbol: Symbol | None = None  # by default the role's
     size: float = 6.0
+    error: float | None = None  # of the only point
+    along: Side = "y"  # its error
 
 
 class Bars(Placed):
@@ -154,6 +157,12 @@ class Panel:
         values = np.concatenate([*marks, limits])
         values = values[~axis.hides(values)]
         return (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
+
+    def is_far(self, mark: Limit) -> bool:
+        """Whether a limit along x lies so far to the right that its label has no room there."""
+        low, high = self.ends("x")
+        low, high, at = np.log([low, high, mark.value]) if self.x.log else (low, high, mark.value)
+        return bool(at / 2 - low / 2 > _FAR * (high / 2 - low / 2))  # the whole may be more than a float holds
 
     def every(self, side: Side) -> int:
         """How many powers of ten a log axis goes from name to name; 0 if it needs names between them."""

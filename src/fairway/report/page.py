@@ -76,5 +76,7 @@ def document(view: View) -> str:
 def study_main(study: Mapping[str, Any], *, settled: bool) -> str:
     """The main part of a study's page, in a file or live; `settled` if its pictures are already there."""
     texts = {name: study[name] for name in ("name", "goal", "state", "headline")}
-    raw = {"settled": " hidden" if settled else ""}
+    badge = study["badge"] or {"kind": "open", "words": "", "sentence": ""}
+    texts |= {"badge_kind": badge["kind"], "badge_words": badge["words"], "badge_sentence": badge["sentence"]}
+    raw = {"settled": " hidden" if settled else "", "badge_hidden": "" if study["badge"] else " hidden"}
     return templates.fill("study.html", raw=raw, sentences=" ".join(study["sentences"]), **texts)

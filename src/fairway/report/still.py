@@ -86,6 +86,9 @@ def _mark(place: Any, mark: Placed, panel: Panel, style: dict[str, Any]) -> None
         edge = {"markeredgecolor": look.colour, "markeredgewidth": rim, "markersize": mark.size * 0.72}
         shape = (_FILLED | _OUTLINED)[symbol]
         place.plot(x, y, linestyle="none", marker=shape, markerfacecolor=face, **edge, **style)
+        if mark.error is not None:
+            bar = {f"{mark.along}err": mark.error, "ecolor": look.colour, "elinewidth": 1.1, "capsize": 2.5}
+            place.errorbar(x, y, fmt="none", **bar)
     elif isinstance(mark, Bars):
         place.barh(y, x, height=0.65, **style)
     most, after = NAME, {"xytext": (4, 0), "va": "center", "fontsize": 8, "color": _TEXT}
@@ -101,7 +104,8 @@ def _limit(place: Any, mark: Limit, panel: Panel) -> None:
     line(mark.value, color=look.colour, linewidth=1.3, linestyle=_DASH[look.dash])
     if allowed is not None:
         tint(*sorted(allowed), color=LOOK["valid"].colour, alpha=0.07, linewidth=0)
-    where = {"xy": (mark.value, 1.0), "xycoords": ("data", "axes fraction"), "xytext": (4, -4), "va": "top"}
+    aside: dict[str, Any] = {"xytext": (-4, -4), "ha": "right"} if panel.is_far(mark) else {"xytext": (4, -4)}
+    where: dict[str, Any] = {"xy": (mark.value, 1.0), "xycoords": ("data", "axes fraction"), "va": "top", **aside}
     if mark.along == "y":
         where = {"xy": (1.0, mark.value), "xycoords": ("axes fraction", "data"), "xytext": (-2, 3), "ha": "right"}
     place.annotate(shown(mark.label, NAME), fontsize=8, color=look.colour, **where, **_BESIDE)

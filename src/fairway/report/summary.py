@@ -9,7 +9,19 @@ from fairway import feasibility
 from fairway.feasibility import Checkpoint
 from fairway.problem import Constraint
 from fairway.report.view import STRATA, View
-from fairway.text import beside, bound, counted, distance, duration, named, number, percent, shown
+from fairway.text import (
+    counted,
+    distance,
+    duration,
+    limit,
+    limits,
+    named,
+    number,
+    percent,
+    plus_minus,
+    rounded,
+    shown,
+)
 
 State: TypeAlias = Literal["running", "ended", "idle"]
 """Somebody works on it; its last run ended; nobody works on it, and nothing says why."""
@@ -18,12 +30,13 @@ _LONG = 600  # letters of a reason
 
 
 class Fact(NamedTuple):
-    """One number that matters, with a few words below it; `role` is one of the charts' colours, or empty."""
+    """One number that matters, with its error and a few words; `role` is one of the charts' colours, or empty."""
 
     label: str
     value: str
     note: str
     role: str = ""
+    error: str = ""
 
 
 class Summary(NamedTuple):
@@ -46,7 +59,7 @@ def summarize(view: View) -> Summary:
     ...     best = study.tell(study.ask(), loss=loss, ms=ms)
     >>> said = summarize(View(study))
     >>> said.headline
-    'The best model within the limit is trial 0: loss 0.5, ms 8.'
+    'On the judging rows, the best model within the limit is trial 0: loss 0.5, ms 8.'
     >>> said.sentences[:2]
     ('ms 8 is 1 (11%) within its limit of at most 9.', 'Without the limit, trial 1 reached loss 0.4, but ms 20.')
     """
@@ -66,7 +79,7 @@ class _Teller:
 
     def __init__(self, view: View) -> None:
         self.view, self.problem, self.constraints = view, view.problem, view.problem.constraints
-        self.the_limits = "the limit" if len(self.constraints) == 1 else "the limits"
+        self.the_limits = limits(view.problem)
         self.objective = named(self.problem.objective.metric)
         self.state, self.counts, self.trials = state(view), view.counts, len(view.courses)
         self.measured = {k: course.checkpoint for k, course in enumerate(view.courses) if course.checkpoint is not None}
@@ -91,9 +104,13 @@ class _Teller:
 
     def _answer(self) -> Iterator[str]:
         if self.best is not None:
-            within = f" within {self.the_limits}" if self.constraints else ""
-            yield f"The best model{within} is {self._found(self.best)}."
-            yield from map(distance, self.constraints, self.measured[self.best].values)
+            best = (
+                f"On the judging rows, the best model within {self.the_limits}"
+                if self.constraints
+                else "The best model"
+            )
+            yield f"{best} is {self._found(self.best)}."
+            yield from self._distances(self.best)
             yield self._without()
         elif not self.trials:
             yield "No trial has begun yet."
@@ -106,7 +123,7 @@ class _Teller:
         elif self.subject is not None:
             yield f"No model within {self.the_limits} was found{' yet' if self.state == 'running' else ''}."
             yield f"The closest is {self._found(self.subject)}."
-            yield from map(distance, self.constraints, self.measured[self.subject].values)
+            yield from self._distances(self.subject)
             yield f"What helps: more trials, a wider space, or a looser limit: {self._worst()} violate it."
             yield self._without()
         elif (unknown := self._first(self.measured)) is None:
@@ -130,8 +147,17 @@ class _Teller:
         if checkpoint.of > 1:
             of = f" of {checkpoint.of}" if checkpoint.provisional else ""
             found += f" (the mean of {checkpoint.folds}{of} folds)"
-        pairs = zip(self.constraints, checkpoint.values, strict=True)
-        return ", ".join([found, *(_beside(one, value) for one, value in pairs if value is not None)])
+        known = [_beside(one, value, error) for one, value, error in self._values(checkpoint) if value is not None]
+        return ", ".join([found, *known])
+
+    def _values(self, checkpoint: Checkpoint) -> Iterator[tuple[Constraint, float | None, float | None]]:
+        """Each constraint, what was measured of it, and its error."""
+        errors = checkpoint.errors or (None,) * len(self.constraints)
+        return zip(self.constraints, checkpoint.values, errors, strict=True)
+
+    def _distances(self, k: int) -> Iterator[str]:
+        for one, value, error in self._values(self.measured[k]):
+            yield distance(one, value, error, None if value is None else feasibility.bound(one, value, error))
 
     def _where(self, k: int, checkpoint: Checkpoint) -> str:
         steps = checkpoint.step > 1 or self.view.courses[k].steps > 1
@@ -146,9 +172,9 @@ class _Teller:
         if self.subject is not None and sign * peak.objective >= sign * self.measured[self.subject].objective:
             return f"No trial did better without {self.the_limits}." if self.best is not None else ""
         text = f"Without {self.the_limits}, {self._where(k, peak)} reached {self.objective} {number(peak.objective)}"
-        pairs = list(zip(self.constraints, peak.values, strict=True))
-        broken = [_beside(one, value) for one, value in pairs if value is not None and feasibility.excess(one, value)]
-        names = [named(one.metric) for one, value in pairs if value is None]
+        known = list(self._values(peak))
+        broken = [_beside(*one) for one in known if _is_broken(*one)]  # type: ignore[arg-type]
+        names = [named(one.metric) for one, value, _ in known if value is None]
         if broken:
             return f"{text}, but {' and '.join(broken)}."
         return f"{text}, where {_were(names)} not checked." if names else f"{text}."
@@ -157,9 +183,9 @@ class _Teller:
         """How many trials violate the constraint that is violated most often."""
         tallies = []
         for i, one in enumerate(self.constraints):
-            values = [value for k in self.broken if (value := self.measured[k].values[i]) is not None]
-            over = sum(feasibility.excess(one, value) > 0 for value in values)
-            tallies.append((over, f"{over:,} of the {counted(len(values), 'trial')} that measured {named(one.metric)}"))
+            known = [list(self._values(self.measured[k]))[i] for k in self.broken]
+            n, over = sum(value is not None for _, value, _ in known), sum(_is_broken(*each) for each in known)
+            tallies.append((over, f"{over:,} of the {counted(n, 'trial')} that measured {named(one.metric)}"))
         return max(tallies, key=lambda tally: tally[0])[1]
 
     def _costs(self) -> Iterator[str]:
@@ -192,25 +218,34 @@ class _Teller:
         if self.subject is not None:
             checkpoint, note, role = self.measured[self.subject], "the closest", ""
             if self.best is not None:
-                note, role = f"best within {self.the_limits}" if self.constraints else "best", "best"
+                within = f"best within {self.the_limits} on the judging rows"
+                note, role = within if self.constraints else "best", "best"
             yield Fact(self.objective, number(checkpoint.objective), note, role)
-            yield from map(_fact, self.constraints, checkpoint.values)
+            yield from (_fact(*one) for one in self._values(checkpoint))
         yield Fact("trials", f"{self.trials:,}", self.tally)
         if self.possible:
             yield Fact("checks paid", percent(self.paid / self.possible), f"{self.paid:,} of {self.possible:,}")
 
 
-def _beside(constraint: Constraint, value: float) -> str:
-    return f"{named(constraint.metric)} {beside(value, constraint.threshold)}"
+def _beside(constraint: Constraint, value: float, error: float | None) -> str:
+    return f"{named(constraint.metric)} {plus_minus(value, error, constraint.threshold)}"
 
 
-def _fact(constraint: Constraint, value: float | None) -> Fact:
+def _is_broken(constraint: Constraint, value: float | None, error: float | None) -> bool:
+    return value is not None and feasibility.excess(constraint, value, error) > 0.0
+
+
+def _fact(constraint: Constraint, value: float | None, error: float | None) -> Fact:
     if value is None:
-        return Fact(named(constraint.metric), "not measured", bound(constraint), "not evaluated")
-    over = constraint.sign * (value - constraint.threshold)
+        return Fact(named(constraint.metric), "not measured", limit(constraint), "not evaluated")
+    compared = feasibility.bound(constraint, value, error)
+    over, note = constraint.sign * (compared - constraint.threshold), limit(constraint)
+    if constraint.confidence is not None:
+        note += f": bound {rounded(compared, error, constraint.threshold)}"
     side, role = ("to spare", "valid") if over <= 0.0 else ("beyond", "invalid")
-    note = f"{bound(constraint)}, {abs(over):.2g} {side}"
-    return Fact(named(constraint.metric), beside(value, constraint.threshold), note, role)
+    note += f", {abs(over):.2g} {side} on the judging rows"
+    value_, _, error_ = plus_minus(value, error, constraint.threshold).partition(" ± ")
+    return Fact(named(constraint.metric), value_, note, role, error_ and f"± {error_}")
 
 
 def _were(names: list[str]) -> str:

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway import feasibility
-from fairway.engine.events import Judged, Opened, Reported, Status
+from fairway.engine.certificate import Certificate, certificate
+from fairway.engine.certification import latest
+from fairway.engine.events import Judged, Noted, Opened, Reported, Status
 from fairway.engine.identity import Identity
 from fairway.engine.ledger import Course, Ledger
 from fairway.engine.log import Log
@@ -37,6 +39,7 @@ class Curve(NamedTuple):
     values: NDArray[np.float64]  # (n, m), NaN where a constraint was not measured
     stratum: NDArray[np.int64]  # (n,): places in STRATA
     seconds: NDArray[np.float64]  # (n,): training and checks, since the trial began
+    errors: NDArray[np.float64]  # (n, m): of the values, NaN where unknown
 
     def thinned(self, most: int) -> Curve:
         """At most `most` of its rows: both ends, changes of stratum, and others, denser near the beginning."""
@@ -77,6 +80,8 @@ class View:
         self.problem: Problem = self.identity.problem
         self._summaries = Ledger(self.space, self.problem, self.identity.seed or 0)
         self.ledger = self._summaries
+        self.later: Mapping[int | None, Mapping[str, Any]] = {}  # what `study.note` said, by trial; None is the study
+        self._certificate: tuple[int, Certificate] | None = None  # the latest and its number; it never changes
         self.update()
 
     @classmethod
@@ -101,6 +106,8 @@ class View:
                 return False
             for event in events:
                 self._summaries.replay(event)
+                if isinstance(event, Noted):
+                    self.later = {**self.later, event.number: {**self.later.get(event.number, {}), **event.notes}}
             ledger = self._summaries.still()
             for batch in self.log.reports(ledger.running):
                 ledger.replay(batch)
@@ -140,6 +147,18 @@ class View:
         """The trial with the best feasible checkpoint, or None while there is none."""
         number = self.best_number
         return None if number is None else self.ledger.record(number)
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """What the last certification found, without its model; None before one."""
+        over = latest(self.ledger.certifications)
+        if over is None:
+            return None
+        known = self._certificate
+        if known is None or known[0] != over.sealed.certification:
+            known = over.sealed.certification, certificate(self.problem, over, self.courses)
+            self._certificate = known
+        return known[1]
 
     @property
     def counts(self) -> dict[Status, int]:
@@ -184,4 +203,4 @@ def _curve(problem: Problem, batches: Sequence[Reported]) -> Curve:
     amount = feasibility.violations(problem, values, paid, errors)
     stratum = np.where(np.isnan(amount), 0, np.where(amount == 0.0, 1, 2))
     spent = np.maximum(train_ns, 0) + np.where(paid, check_ns, 0).sum(axis=1)
-    return Curve(step, objective, np.where(paid, values, np.nan), stratum, np.cumsum(spent) / 1e9)
+    return Curve(step, objective, np.where(paid, values, np.nan), stratum, np.cumsum(spent) / 1e9, errors)

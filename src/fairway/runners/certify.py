@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway import feasibility, fresh
+from fairway import feasibility, hashing
 from fairway.checks import fraction, whole
 from fairway.engine.certificate import Certificate, certificate
 from fairway.engine.certification import Candidate, Certification, candidates, promising
@@ -25,6 +25,7 @@ from fairway.engine.trial import Trial
 from fairway.errors import StorageError, UsageError
 from fairway.evidence import Decisions, Evidence
 from fairway.feasibility import Checkpoint
+from fairway.fresh import FreshRows
 from fairway.runners.models import Training
 from fairway.seeds import trial_seed
 
@@ -61,9 +62,9 @@ class Certifier:
         self._owner, self._evaluate, self._train, self._models = owner, evaluate, train, models
         self._confidence, self._at_most = float(confidence), whole(at_most, "at_most")
         self._uses = whole(uses, "uses")
-        if rows is None and isinstance(evaluate, fresh.FreshRows):
+        if rows is None and isinstance(evaluate, FreshRows):
             rows = evaluate.rows
-        self._hashes = None if rows is None else fresh.hashes(rows)
+        self._hashes = None if rows is None else hashing.hashes(rows)
         self._say = _printer(progress)
         self._trained: dict[int, Training] = {}
 
@@ -88,7 +89,6 @@ class Certifier:
         if found.chosen not in held:  # it was tested before a restart
             held[found.chosen] = self._model(certification.candidates[found.chosen])
         object.__setattr__(found, "model", held[found.chosen])
-        self._say(str(found))
         return found
 
     # Rows are spent
@@ -123,15 +123,15 @@ class Certifier:
         """Whether an earlier certification looked at these rows; unknown rows count as the same."""
         if self._hashes is None or sealed.hashes is None:
             return True
-        return fresh.overlap(self._hashes, fresh.unpack(sealed.hashes))[1]
+        return hashing.overlap(self._hashes, hashing.unpack(sealed.hashes))[1]
 
     def _overlap(self) -> int | None:
         """How many fresh rows equal one that the search saw; None if that cannot be told."""
-        searched = [fresh.unpack(event.hashes) for event in self._ledger.searched]
+        searched = [hashing.unpack(event.hashes) for event in self._ledger.searched]
         if self._hashes is None or not searched:
             return None
-        found, too_many = fresh.overlap(self._hashes, np.concatenate(searched))
-        if too_many:
+        found = int(np.isin(self._hashes, np.concatenate(searched)).sum())
+        if any(hashing.overlap(self._hashes, each)[1] for each in searched):  # the same rows may have been named twice
             raise UsageError(
                 f"{found:,} of {len(self._hashes):,} fresh rows are rows that the search trained or judged by: "
                 "certify on rows that it never saw"
@@ -164,7 +164,7 @@ class Certifier:
             uses=self._uses,
             at_most=self._at_most,
             rows=None if self._hashes is None else len(self._hashes),
-            hashes=None if self._hashes is None else fresh.pack(self._hashes),
+            hashes=None if self._hashes is None else hashing.pack(self._hashes),
             overlap=overlap,
             at=self._owner.clock.at(),
         )

@@ -7,8 +7,10 @@ functions hand over a `checkpoint` with each report; without either, each checkp
 from __future__ import annotations
 
 import copy
+import json
 import math
 from collections.abc import Callable, Collection, Mapping
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from fairway.engine.measurement import Given, Observation
@@ -44,11 +46,22 @@ class Training:
         return all(self.at(row.step) is not None for row in self.rows[:1])
 
     def at(self, step: int) -> Any:
-        """The model as it was at a step; None if this training cannot tell."""
+        """The model as it was at a step; None if this training cannot tell.
+
+        A whole number that came as a checkpoint is a number of rounds. Without one, steps are taken for rounds if the
+        model has as many of them as there were steps: a loop may as well train ten rounds a step.
+        """
+        if step == self._last:
+            return self.model
         checkpoint = self._checkpoints.get(step)
-        rounds = checkpoint if isinstance(checkpoint, int) else step
-        shortened = self.model if step == self._last else cut(self.model, rounds)
-        return checkpoint if shortened is None and not isinstance(checkpoint, int) else shortened
+        if isinstance(checkpoint, Integral):
+            return cut(self.model, int(checkpoint))
+        shortened = cut(self.model, step) if rounds_of(self.model) == self._last else None
+        return checkpoint if shortened is None and self._is_model(checkpoint) else shortened
+
+    def _is_model(self, checkpoint: Any) -> bool:
+        """Whether a checkpoint is a model itself, and not where or how one is kept: a path, an epoch, a dictionary."""
+        return isinstance(checkpoint, type(self.model)) or callable(checkpoint) or hasattr(checkpoint, "predict")
 
 
 class _Survey(Again):
@@ -83,29 +96,49 @@ class _Survey(Again):
 def cut(model: Any, rounds: int) -> Any:
     """A boosted model's first rounds, as a model of its own; None for a model that cannot be cut back.
 
-    With DART a round changes earlier ones, so those models cannot be cut.
+    It predicts what the booster predicted when it had as many rounds, to the last bit. With DART a round changes
+    earlier ones, and in a linear booster all share their weights, so those models cannot be cut.
     """
-    library, kind = type(model).__module__.partition(".")[0], type(model).__name__
-    if library == "lightgbm" and kind == "Booster":
+    trained = rounds_of(model)
+    if trained is None or not 0 < rounds <= trained:
+        return None
+    if type(model).__name__ != "Booster":
+        return _with_booster(model, cut(_booster(model), rounds), rounds)
+    if _library(model) == "lightgbm":
         if any(model.params.get(alias) == "dart" for alias in ("boosting", "boosting_type", "boost")):
             return None
         return type(model)(model_str=model.model_to_string(num_iteration=rounds))
-    if library == "xgboost" and kind == "Booster":
-        return None if "dart" in model.save_config() and '"name":"dart"' in model.save_config() else model[:rounds]
-    if library == "lightgbm" and hasattr(model, "booster_"):
-        return _with_booster(model, "_Booster", cut(model.booster_, rounds), rounds)
-    if library == "xgboost" and hasattr(model, "get_booster"):
-        return _with_booster(model, "_Booster", cut(model.get_booster(), rounds), rounds)
-    return None
+    kind = json.loads(model.save_config())["learner"]["gradient_booster"]["name"]
+    return model[:rounds] if kind == "gbtree" else None
 
 
-def _with_booster(model: Any, name: str, booster: Any, rounds: int) -> Any:
+def rounds_of(model: Any) -> int | None:
+    """The rounds that a boosted model of LightGBM or XGBoost has; None for any other model."""
+    booster = _booster(model)
+    if booster is None:
+        return None
+    return int(booster.current_iteration() if _library(model) == "lightgbm" else booster.num_boosted_rounds())
+
+
+def _booster(model: Any) -> Any:
+    """The booster of an estimator, or the booster itself; None for any other model."""
+    if type(model).__name__ == "Booster" and _library(model) in ("lightgbm", "xgboost"):
+        return model
+    if _library(model) == "lightgbm":
+        return getattr(model, "booster_", None)
+    return model.get_booster() if _library(model) == "xgboost" and hasattr(model, "get_booster") else None
+
+
+def _library(model: Any) -> str:
+    return type(model).__module__.partition(".")[0]
+
+
+def _with_booster(model: Any, booster: Any, rounds: int) -> Any:
     """A copy of a scikit-learn estimator around another booster."""
     if booster is None:
         return None
     made = copy.copy(model)
-    setattr(made, name, booster)
-    for attribute in ("_best_iteration", "best_iteration"):
-        if attribute in vars(made):
-            setattr(made, attribute, rounds)
+    vars(made)["_Booster"] = booster  # both libraries keep it there, and neither has a way to set it
+    if "_best_iteration" in vars(made):  # LightGBM's; XGBoost asks the booster
+        vars(made)["_best_iteration"] = rounds
     return made

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fairway.engine.owner import Owner
-from fairway.text import shown
+from fairway.engine.record import named_errors
+from fairway.text import measured, shown
 
 _PLAIN_SECONDS = 5.0  # between plain lines
 _SHOWN = 16  # running trials, at most
@@ -72,7 +73,7 @@ def describe(owner: Owner, trials: int | None, seconds: float, *, before: int = 
     tally += [f"{counts[each]} {each}" for each in ("running", "completed", "stopped", "failed") if counts[each]]
     state = ["nothing feasible yet" if owner.problem.constraints else "nothing measured yet"]
     if best is not None:
-        state = ["best " + ", ".join(f"{name} {value:.4g}" for name, value in best.metrics.items())]
+        state = [f"best {measured(best.metrics.keys(), best.metrics.values(), best.errors)}"]
     if owner.problem.constraints:
         state.append(f"checks {sum(referee.checks):,} paid, {sum(referee.saved):,} saved")
     lines = [", ".join([*tally, f"seed {owner.seed}"]), "; ".join(state)]
@@ -91,8 +92,8 @@ def _describe_running(owner: Owner) -> list[str]:
     for number, course in running[:_SHOWN]:
         parts = [f"step {course.last_step}" + ("" if course.total is None else f"/{course.total}")]
         if course.checkpoint is not None:
-            metrics = zip(owner.problem.metrics, (course.checkpoint.objective, *course.checkpoint.values), strict=True)
-            parts += [f"{name} {value:.4g}" for name, value in metrics if value is not None]
+            values, errors = course.checkpoint.values, named_errors(owner.problem, course.checkpoint)
+            parts.append(measured(owner.problem.metrics, (course.checkpoint.objective, *values), errors))
         lines.append(f"  trial {number}: {', '.join(parts) if course.last_step else 'begins'}")
     more = len(running) - len(lines)
     return lines + ([f"  and {more} more"] if more else [])

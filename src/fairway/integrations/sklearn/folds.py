@@ -12,17 +12,23 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_method_params, _num_samples
 
 from fairway import feasibility
+from fairway.constraints import model_size
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
+from fairway.evidence import Evidence
 from fairway.folds import Folds
+from fairway.fresh import FreshRows, cost
+from fairway.measured import Measured
 from fairway.study import Study
 
 Scorer = Callable[..., float]
@@ -37,6 +43,10 @@ class Scoring:
     role: str
     params: Mapping[str, Any] = field(default_factory=dict)
 
+    def at(self, model: Any, data: Any, truth: Any, params: Mapping[str, Any]) -> Any:
+        """What the scorer gives a model on some rows, with the arguments of those rows."""
+        return self.scorer(model, data, *(() if truth is None else (truth,)), **params)
+
 
 def group_scorer(metric: Callable[..., float], column: str | int | None = None) -> GroupScorer:
     """A scorer from a metric of groups, metric(truth, predicted, sensitive_features=), as in `fairway.constraints`.
@@ -49,7 +59,7 @@ def group_scorer(metric: Callable[..., float], column: str | int | None = None) 
     >>> from fairway.constraints import demographic_parity_difference
     >>> data, labels = np.array([[0], [0], [1], [1]]), np.array([0, 1, 0, 1])
     >>> scorer = group_scorer(demographic_parity_difference, column=0)
-    >>> scorer(DummyClassifier().fit(data, labels), data, labels)
+    >>> float(scorer(DummyClassifier().fit(data, labels), data, labels))
     0.0
     """
     return GroupScorer(metric, column)
@@ -64,11 +74,13 @@ class GroupScorer:
 
     def __call__(self, estimator: Any, data: Any, truth: Any, *, sensitive_features: Any = None) -> float:
         """The metric of an estimator's predictions."""
-        if self.column is not None or sensitive_features is None:
-            sensitive_features = self._groups(data)
-        return float(self.metric(truth, estimator.predict(data), sensitive_features=sensitive_features))
+        groups = self.groups(data, sensitive_features)
+        return _number(self.metric(truth, estimator.predict(data), sensitive_features=groups))
 
-    def _groups(self, data: Any) -> Any:
+    def groups(self, data: Any, sensitive_features: Any = None) -> Any:
+        """The group of each row: those of the column, or else those that came beside the data."""
+        if self.column is None and sensitive_features is not None:
+            return sensitive_features
         name = getattr(self.metric, "__name__", "the metric")
         if self.column is None:
             raise UsageError(
@@ -89,6 +101,23 @@ class GroupScorer:
         return request
 
 
+@dataclass(frozen=True)
+class CostScorer:
+    """A scorer from `latency` or `model_size`, maybe with arguments fixed by `functools.partial`."""
+
+    metric: Callable[..., float]
+
+    def __call__(self, estimator: Any, data: Any, truth: Any = None) -> float:
+        """What an estimator costs."""
+        del truth
+        return _number(self.metric(estimator) if cost(self.metric) is model_size else self.metric(estimator, data))
+
+    def evidence(self, estimator: Any, data: Any, truth: Any = None) -> Evidence:
+        """What fresh rows say of it."""
+        del truth
+        return FreshRows(data, np.zeros(_num_samples(data)), cost=self.metric)(estimator)["cost"]
+
+
 def takes(function: Callable[..., Any], name: str) -> bool:
     """Whether a function has an argument of this name, and uses it."""
     if isinstance(function, GroupScorer) and function.column is not None:
@@ -97,6 +126,19 @@ def takes(function: Callable[..., Any], name: str) -> bool:
         return name in inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
+
+
+def splits_of(
+    cv: Any, estimator: Any, data: Any, truth: Any, params: Mapping[str, Any]
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The rows to train on and to test on, for each fold."""
+    splits = list(check_cv(cv, truth, classifier=is_classifier(estimator)).split(data, truth, **params))
+    if not splits:
+        raise UsageError(f"cv={repr(cv)[:80]} gives no split: it may have been used up by an earlier fit")
+    for k, (train, test) in enumerate(splits):
+        if len(train) == 0 or len(test) == 0:
+            raise UsageError(f"cv: split {k} has no rows to {'test' if len(train) else 'train'} on")
+    return splits
 
 
 @dataclass
@@ -145,10 +187,10 @@ class CrossValidation:
             with warnings.catch_warnings():
                 if self.one_class[k]:
                     warnings.simplefilter("ignore", UndefinedMetricWarning)
-                given: Any = scoring.scorer(model, data, *(() if truth is None else (truth,)), **params)
+                given = scoring.at(model, data, truth, params)
             if given is None or isinstance(given, str | bytes | Mapping) or np.ndim(given):
                 raise UsageError(f"{repr(given)[:80]} is no score: a number is expected")  # noqa: TRY301 - to be noted
-            return float(given)
+            return _number(given)
         except Exception as error:
             error.add_note(f"raised by the scorer of {scoring.name!r} on fold {k + 1}")
             raise
@@ -158,6 +200,10 @@ class CrossValidation:
             return False
         truth = np.asarray(self.truth)[rows]
         return bool(truth.ndim == 1 and len(truth) and (truth == truth[0]).all())
+
+
+def _number(value: Any) -> float:
+    return value if isinstance(value, Measured) else float(value)
 
 
 class _Progress:
@@ -170,6 +216,7 @@ class _Progress:
         self._models: dict[int, Any] = {}  # of folds at which some constraint was not scored yet
         self._fit_seconds: list[float] = []
         self._score_seconds: list[float] = []
+        self._sizes: dict[str, int] = {}  # of the last fold
         self.undefined = 0
 
     def fold(self, k: int) -> None:
@@ -187,20 +234,24 @@ class _Progress:
         self._scores[k] = score
         if work.constraints:
             self._models[k] = model
-        sizes = {"test_size": _num_samples(test), "train_size": _num_samples(train)}
-        means = Folds(list(self._scores.values()), of=len(work.splits) - self.undefined, **sizes)
+        self._sizes = {"test_size": _num_samples(test), "train_size": _num_samples(train)}
+        means = Folds(list(self._scores.values()), of=len(work.splits) - self.undefined, **self._sizes)
         offers = {each.name: partial(self._check, each) for each in work.constraints}
         self._trial.report({work.objective.name: means, **offers})
 
-    def _check(self, scoring: Scoring) -> float:
-        """A constraint's mean over the folds so far."""
+    def _check(self, scoring: Scoring) -> Measured | Folds:
+        """A constraint's mean over the folds so far, with its error: by the folds' spread, or by their own errors."""
         known = self._constraints[scoring.name]
         for k, model in self._models.items():
             if k not in known:
                 known[k] = self._work.score(scoring, model, k)
         if all(len(scored) == len(self._scores) for scored in self._constraints.values()):
             self._models.clear()
-        return float(np.mean(list(known.values())))
+        folds = Folds(list(known.values()), **self._sizes)
+        errors = [value.error for value in known.values() if isinstance(value, Measured)]
+        if len(errors) < len(known) or not math.isfinite(folds.mean):
+            return folds
+        return Measured(folds.mean, float(np.nanmax([folds.noise, math.hypot(*errors) / len(errors)])))
 
     def notes(self) -> dict[str, Any]:
         """What `results_of` reads: one value per fold, None if there is none or none that JSON can hold."""

@@ -12,21 +12,33 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.metrics import check_scoring, get_scorer
-from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from fairway.engine.certificate import Certificate
+from fairway.engine.record import Best
 from fairway.errors import StudyFailed, UsageError
+from fairway.fresh import cost
 from fairway.integrations.bridge import reopened
-from fairway.integrations.sklearn.folds import CrossValidation, Scorer, Scoring, results_of, takes
+from fairway.integrations.sklearn.folds import (
+    CostScorer,
+    CrossValidation,
+    Scorer,
+    Scoring,
+    results_of,
+    splits_of,
+    takes,
+)
+from fairway.integrations.sklearn.fresh import Judge, Rows, keep_back, share_of, splits_within, tell_searched
 from fairway.parameters import Parameter
 from fairway.problem import Constraint, Maximize, Problem
 from fairway.samplers.random import Random
 from fairway.samplers.sampler import Sampler
 from fairway.space import Space
 from fairway.stoppers.ace import ACE
+from fairway.stoppers.pilot import Pilot
 from fairway.stoppers.stopper import Stopper
 from fairway.study import Study
 from fairway.terminators.regret import RegretBound
@@ -66,6 +78,12 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
     configurations are random, and the stopper is `ACE` with a terminator, `Pilot` without. `workers` train in processes
     of their own. The whole search is in `study_`.
 
+    With `certify=0.25`, a quarter of the rows (of each class and group) takes no part in the search. At the end
+    candidates, each fitted once on all other rows, are tested on them from safe to bold. The best that passed becomes
+    `best_estimator_`: its limits hold with this `confidence` for rows drawn like these. `certificate_` says so, or why
+    none passed; then a warning does too, and `best_estimator_` is what the search found. Either way it is fitted on
+    the searching rows alone. Rows that belong together come as `groups` and stay together.
+
     >>> import fairway as fw
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.tree import DecisionTreeClassifier
@@ -99,6 +117,8 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         workers: int = 1,
         random_state: Any = None,
         refit: bool = True,
+        certify: float | None = None,
+        confidence: float = 0.95,
     ) -> None:
         self.estimator = estimator
         self.space = space
@@ -114,9 +134,11 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         self.workers = workers
         self.random_state = random_state
         self.refit = refit
+        self.certify = certify
+        self.confidence = confidence
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> ConstrainedSearchCV:  # noqa: N803 - scikit-learn's name
-        """Search, and train the estimator with the best parameters on all rows (with `refit`).
+        """Search, and train the estimator with the best parameters on all rows (with `refit`) but those kept back.
 
         Further arguments follow scikit-learn's metadata routing. If that is not enabled, `sensitive_features` go to the
         scorers that take them, and all others to the estimator's `fit`.
@@ -127,16 +149,21 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         study = self._study(objective.name)
         if y is None and get_tags(self.estimator).target_tags.required:
             raise UsageError(f"{type(self.estimator).__name__} requires y to be passed, but the target y is None")
+        share = share_of(self.certify, self.confidence, constraints)
         data, truth = indexable(X, y)
         fit_params, split_params = self._route(params, scorings, _num_samples(data))
-        splitter = check_cv(self.cv, truth, classifier=is_classifier(self.estimator))
-        splits = list(splitter.split(data, truth, **split_params))
-        if not splits:
-            raise UsageError(f"cv={repr(self.cv)[:80]} gives no split: it may have been used up by an earlier fit")
-        for k, (train, test) in enumerate(splits):
-            if len(train) == 0 or len(test) == 0:
-                raise UsageError(f"cv: split {k} has no rows to {'test' if len(train) else 'train'} on")
-        work = CrossValidation(self.estimator, data, truth, splits, objective, constraints, fit_params)
+        every = searching = Rows(data, truth, fit_params, split_params, scorings)
+        cv, judge = self.cv, None
+        if share is not None:
+            places, others = keep_back(every, share, self.estimator, study.seed)
+            searching, fresh = every.at(self.estimator, places), every.at(self.estimator, others, places)
+            judge = Judge(fresh, share, self.confidence, study.problem.constraints)
+            cv = splits_within(places, cv)
+        splits = splits_of(cv, self.estimator, searching.data, searching.truth, searching.split)
+        objective, *constraints = searching.scorings
+        work = CrossValidation(
+            self.estimator, searching.data, searching.truth, splits, objective, constraints, searching.fit
+        )
         self.study_, self.scorer_, self.n_splits_ = study, objective.scorer, len(splits)
         self.multimetric_ = False
         try:
@@ -149,20 +176,54 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
             said = f"{folds} one class only, where {objective.name} is not defined: left out of {len(splits)}"
             warnings.warn(said, stacklevel=2)
         self.cv_results_ = results_of(study, self.n_splits_)
-        best = study.best
-        if best is None:
+        if study.best is None:
             return self._without_best(study)
-        self.best_index_, self.best_params_ = best.number, dict(best.params)
-        self.best_score_ = best.metrics[objective.name]
-        self.best_limits_ = {each.name: best.metrics[each.name] for each in constraints}
-        if self.refit:
-            began = time.perf_counter()
-            model = clone(self.estimator).set_params(**self.best_params_)
-            self.best_estimator_ = model.fit(X, **fit_params) if y is None else model.fit(X, y, **fit_params)
-            self.refit_time_ = time.perf_counter() - began
-            if hasattr(self.best_estimator_, "feature_names_in_"):
-                self.feature_names_in_ = self.best_estimator_.feature_names_in_
+        self._choose(study.best)
+        if judge is not None:
+            self._certify(judge, searching)
+        elif self.refit:
+            self._keep(*self._trained(Rows(X, y, fit_params, {}, ())))
         return self
+
+    def _choose(self, chosen: Best | Certificate) -> None:
+        """Take a configuration as the best."""
+        objective, *limits = self.study_.problem.metrics
+        self.best_index_, self.best_params_ = chosen.number, dict(chosen.params)
+        self.best_score_ = chosen.metrics[objective]
+        self.best_limits_ = {name: chosen.metrics[name] for name in limits}
+
+    def _trained(self, rows: Rows, params: Mapping[str, Any] | None = None) -> tuple[Any, float]:
+        """The estimator with these parameters, by default the best, trained on rows; and the seconds it took."""
+        began = time.perf_counter()
+        model = clone(self.estimator).set_params(**(self.best_params_ if params is None else params))
+        model = model.fit(rows.data, **rows.fit) if rows.truth is None else model.fit(rows.data, rows.truth, **rows.fit)
+        return model, time.perf_counter() - began
+
+    def _keep(self, model: Any, seconds: float) -> None:
+        """Take a trained estimator as the best."""
+        self.best_estimator_, self.refit_time_ = model, seconds
+        if hasattr(model, "feature_names_in_"):
+            self.feature_names_in_ = model.feature_names_in_
+
+    def _certify(self, judge: Judge, searching: Rows) -> None:
+        """Certify a configuration on the rows that were kept back, and take it as the best; warn if there is none."""
+        rows = judge.rows.data if tell_searched(self.study_, searching, self.estimator) else None
+        trained: dict[int, tuple[Any, float]] = {}
+
+        def model(best: Best) -> Any:
+            trained[best.number] = self._trained(searching, best.params)
+            return trained[best.number][0]
+
+        try:
+            found = self.study_.certify(judge, models=model, confidence=self.confidence, rows=rows, progress=False)
+            self.certificate_ = found
+            if found.certified:
+                self._choose(found)
+            else:
+                warnings.warn(str(found), stacklevel=3)
+        finally:
+            if self.refit:
+                self._keep(*(trained.get(self.best_index_) or self._trained(searching)))
 
     def _scorings(self) -> list[Scoring]:
         """The objective's scorer, then the constraints'."""
@@ -190,6 +251,7 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
                 raise UsageError(f"scorers: there is no constraint on {metric!r}; there are {there}")
         for metric in wanted:
             scorer = get_scorer(given[metric]) if isinstance(given[metric], str) else given[metric]
+            scorer = CostScorer(scorer) if callable(scorer) and cost(scorer) else scorer
             if not callable(scorer):
                 raise UsageError(f"scorers: {metric!r} is {scorer!r}: a function of (estimator, X, y) is expected")
             scorings.append(Scoring(metric, scorer, f"scorer of {metric}"))
@@ -205,12 +267,14 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         default = self.scoring is None and (is_classifier(self.estimator) or is_regressor(self.estimator))
         best = 0.0 if metric.startswith("neg_") else 1.0 if default or metric.startswith(_UP_TO_ONE) else None
         terminator = RegretBound("cv") if self.terminator == "cv" else self.terminator
+        # A certificate may go to a configuration that is safer than the best: then all have their constraints scored.
+        usual = (Pilot if terminator is None else ACE)(skip=self.certify is None)
         return Study(
             space,
             Maximize(metric, best=best),
-            self.constraints,
+            copy.deepcopy(self.constraints),  # which keep what they have computed
             sampler=Random() if self.sampler is None else self.sampler,  # what bench/search_cv.py found best
-            stopper=ACE() if self.stopper is None and terminator is not None else self.stopper,
+            stopper=usual if self.stopper is None else self.stopper,
             terminator=terminator,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
         )

@@ -49,8 +49,7 @@
     const trials = new Trials(byId("trials"), page.columns,
       { href: (number) => `/trial?${query}&number=${number}`, newest: true });
     const charts = new Charts(byId("charts"));
-    let last = page.last;
-    const best = (shown) => { trials.best = shown.feasible && shown.best ? shown.best.number : null; };
+    let last = page.last, badge = JSON.stringify(page.study.badge);
 
     // Pictures are asked for one answer at a time, while somebody looks; some take longer and come less often.
     const drawn = { quick: [], slow: [] };
@@ -85,7 +84,7 @@
     }
     const slow = drawer("slow", 20), quick = drawer("quick", 2, slow);
 
-    best(page.study);
+    trials.distinguish(page.study);
     try {
       const found = await load(`/trials.json?${query}`);
       trials.merge(found.rows);
@@ -95,9 +94,11 @@
     follow(() => `/events?${query}&last=${encodeURIComponent(last)}`, {
       change: (changed, event) => {
         last = event.lastEventId || last;
-        best(changed.study);
+        trials.distinguish(changed.study);
         showSummary(changed.study);
-        if (!changed.rows.length) return;
+        const certified = JSON.stringify(changed.study.badge), news = changed.rows.length || certified !== badge;
+        badge = certified;
+        if (!news) return;
         trials.merge(changed.rows, true);
         quick(false);
         slow(false);

@@ -61,7 +61,7 @@ const fairway = (() => {
     showState(byId("state"), study.state);
     const facts = study.facts.map((fact) => make("li", { "data-role": fact.role || null },
       make("span", { class: "label" }, fact.label),
-      make("span", { class: "value" }, fact.value),
+      make("span", { class: "value" }, fact.value + (fact.error ? " " : ""), fact.error ? make("small", null, fact.error) : null),
       make("span", { class: "note" }, fact.note)));
     const shown = [study.headline, ...study.sentences].join("\n");
     if (showSummary.last !== shown) {  // a reader's selection stays while nothing changes
@@ -70,13 +70,50 @@ const fairway = (() => {
       showSummary.last = shown;
     }
     byId("facts").replaceChildren(...facts);
-    const section = byId("configuration");
-    section.hidden = !study.best;
-    if (study.best) {
-      byId("configuration-title").textContent =
-        `${study.feasible ? "The best configuration" : "The closest configuration"}: trial ${count(study.best.number)}`;
-      showConfiguration(section, study.best);
+    showBadge(study.badge);
+    showCertificate(study.certificate);
+    const section = byId("configuration"), certified = study.certificate?.configuration, shipped = certified || study.best;
+    section.hidden = !shipped;
+    if (shipped) {
+      const kind = certified ? "certified" : study.feasible ? "best" : "closest";
+      byId("configuration-title").textContent = `The ${kind} configuration: trial ${count(shipped.number)}`;
+      showConfiguration(section, shipped);
     }
+    byId("later").hidden = !study.later.length;
+    showLines(byId("later").querySelector("tbody"), study.later);
+  }
+
+  function showLines(body, lines) {
+    body.replaceChildren(...lines.map(([label, value]) => make("tr", null,
+      make("th", { scope: "row" }, label), make("td", { class: "value" }, value))));
+  }
+
+  function showBadge(badge) {
+    const place = byId("badge");
+    place.hidden = !badge;
+    if (!badge || place.textContent === badge.words + badge.sentence) return;  // a screen reader says it once
+    place.dataset.kind = badge.kind;
+    place.firstElementChild.textContent = badge.words;
+    place.lastElementChild.textContent = badge.sentence;
+  }
+
+  function showCertificate(certificate) {
+    const section = byId("certificate");
+    section.hidden = !certificate;
+    if (!certificate) return;
+    byId("certificate-title").textContent = certificate.title;
+    const [attempts, cells] = section.querySelectorAll("table.tested");
+    section.querySelector(".warnings").replaceChildren(...certificate.warnings.map((text) => make("li", null, text)));
+    showTable(attempts, certificate.attempts);
+    showTable(cells, certificate.cells);
+    section.querySelector(".cells").hidden = !certificate.cells.rows.length;
+    showLines(section.querySelector(".config tbody"), certificate.facts);
+  }
+
+  function showTable(table, { headings, rows }) {
+    table.tHead.replaceChildren(make("tr", null, ...headings.map((text) => make("th", { scope: "col" }, text))));
+    table.tBodies[0].replaceChildren(...rows.map((row) =>
+      make("tr", null, ...row.map((text) => make("td", { "data-result": /^(passed|failed)$/.test(text) ? text : null }, text)))));
   }
 
   function showConfiguration(section, configuration) {
@@ -119,6 +156,12 @@ const fairway = (() => {
     if (typeof value !== "number") return String(value);
     if (Number.isInteger(value) && Math.abs(value) < 1e7) return String(value);
     return String(Number(value.toPrecision(5)));
+  }
+
+  function plusMinus(value, error) {  // as text.plus_minus does
+    if (typeof value !== "number" || !(error >= 1e-6)) return `${brief(value)} ± ${brief(error)}`;
+    const decimals = Math.max(1 - Math.floor(Math.log10(Number(error.toPrecision(2)))), 0);
+    return `${value.toFixed(decimals)} ± ${error.toFixed(decimals)}`;
   }
 
   // --- pictures, drawn when they come into sight ---
@@ -271,6 +314,7 @@ const fairway = (() => {
       this.rows = [];
       this.haystacks = new Map();
       this.best = null;
+      this.certified = null;
       this.page = 0;
       this.fresh = new Set();
       this.objective = columns.findIndex((column) => column.kind === "objective");
@@ -294,6 +338,11 @@ const fairway = (() => {
       this.back.addEventListener("click", () => { this.page -= 1; this.render(); });
       this.forth.addEventListener("click", () => { this.page += 1; this.render(); });
       this.headings();
+    }
+
+    distinguish(study) {
+      this.best = study.feasible && study.best ? study.best.number : null;
+      this.certified = study.certificate?.certified ? study.certificate.number : null;
     }
 
     headings() {
@@ -368,7 +417,8 @@ const fairway = (() => {
       const column = this.columns[i], value = row[i];
       const cell = make("td", { class: column.kind === "text" ? "text" : this.align(column) });
       if (value === null || value === undefined) return cell;
-      const text = this.text(value, column);
+      const error = this.columns[i + 1]?.kind === "error" ? row[i + 1] : null;
+      const text = error === null ? this.text(value, column) : plusMinus(value, error);
       if (column.kind === "trial") {
         cell.append(this.href ? make("a", { href: this.href(value) }, text)
           : make("button", { type: "button", "aria-label": `trial ${text}, in full`, onclick: () => this.open(row) }, text));
@@ -387,14 +437,16 @@ const fairway = (() => {
       this.page = Math.min(Math.max(this.page, 0), pages - 1);
       const start = this.page * size, page = chosen.slice(start, start + size);
       const focused = document.activeElement?.closest?.("tbody tr")?.dataset.trial;
-      const used = this.columns.map((column, i) => i < 2 || this.rows.some((row) => row && row[i] !== null));
+      const used = this.columns.map((column, i) => i < 2
+        || column.kind !== "error" && this.rows.some((row) => row && row[i] !== null));
       [...this.table.tHead.rows[0].cells].forEach((heading, i) => {
         heading.hidden = !used[i];
         const sorted = this.sort.column === i ? (this.sort.down ? "descending" : "ascending") : "none";
         heading.setAttribute("aria-sort", sorted);
       });
       const rows = page.map((row) => {
-        const mark = [row[0] === this.best ? "best" : "", this.fresh.has(row[0]) ? "new" : ""].filter(Boolean).join(" ");
+        const marks = { best: row[0] === this.best, certified: row[0] === this.certified, new: this.fresh.has(row[0]) };
+        const mark = Object.keys(marks).filter((name) => marks[name]).join(" ");
         const cells = this.columns.map((_, i) => (used[i] ? this.cell(row, i) : null));
         return make("tr", { "data-trial": String(row[0]), class: mark || null }, ...cells);
       });
@@ -420,7 +472,7 @@ const fairway = (() => {
     return (row) => {
       dialog.querySelector("h2").textContent = `Trial ${count(row[0])}`;
       const lines = columns.flatMap((column, i) => {
-        if (i === 0 || row[i] === null) return [];
+        if (i === 0 || row[i] === null || column.kind === "error" && row[i - 1] === null) return [];
         const value = column.kind === "status" ? STATUS[row[i]] : column.kind === "limits" ? STRATA[row[i]] : String(row[i]);
         return [make("tr", null, make("th", { scope: "row" }, column.label), make("td", { class: "value" }, value))];
       });
@@ -438,7 +490,7 @@ const fairway = (() => {
     const study = data();
     showSummary(study);
     const trials = new Trials(byId("trials"), study.columns, { open: openTrial(study.columns) });
-    trials.best = study.feasible && study.best ? study.best.number : null;
+    trials.distinguish(study);
     trials.merge(study.rows);
     new Charts(byId("charts")).show(study.charts);
   }

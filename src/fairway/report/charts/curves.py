@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from numbers import Integral
 
 import numpy as np
@@ -13,7 +13,7 @@ from fairway.report.charts.rows import LAYERS, Rows, empty, span, thinned
 from fairway.report.marks import Mark
 from fairway.report.view import STRATA, Curve, View
 from fairway.study import Study
-from fairway.text import bound, counted, duration, named, number
+from fairway.text import counted, duration, limit, named, number, plus_minus
 
 _TRIALS, _BEST = 80, 20  # curves in one picture; of them the best, the others evenly
 _POINTS, _MORE = 120, 600  # of a curve among others, and of one alone
@@ -105,19 +105,30 @@ def one_curve(view: View, k: int) -> list[Chart]:
     if curve is None:
         return []
     problem, checkpoint, thin, panels = view.problem, view.courses[k].checkpoint, curve.thinned(_MORE), []
-    for i, (metric, values) in enumerate(zip(problem.metrics, (thin.objective, *thin.values.T), strict=True)):
+    errors = (np.full(len(thin.step), np.nan), *thin.errors.T)
+    columns = zip(problem.metrics, (thin.objective, *thin.values.T), errors, strict=True)
+    for i, (metric, values, error) in enumerate(columns):
         marks: list[Mark] = [Line(thin.step, values, role="not evaluated", dash="solid", width=1.0, opacity=0.5)]
         for place, role in enumerate(STRATA):
             here = thin.stratum == place
             if here.any():
                 name = role if problem.constraints else "reported"
-                marks.append(Points(thin.step[here], values[here], name, role, size=4.5))
+                texts = _texts(named(metric), thin.step[here], values[here], error[here])
+                marks.append(Points(thin.step[here], values[here], name, role, size=4.5, hover=texts))
         if i:
-            marks.append(Limit(problem.constraints[i - 1].threshold, bound(problem.constraints[i - 1])))
+            marks.append(Limit(problem.constraints[i - 1].threshold, limit(problem.constraints[i - 1])))
         at = None if checkpoint is None else (checkpoint.objective, *checkpoint.values)[i]
         if checkpoint is not None and at is not None:
-            marks.append(Points(checkpoint.step, at, "stands for the trial", "best", size=13.0))
+            known = checkpoint.errors[i - 1] if i and checkpoint.errors else None
+            texts = _texts(named(metric), [checkpoint.step], [at], [np.nan if known is None else known])
+            marks.append(Points(checkpoint.step, at, "stands for the trial", "best", size=13, hover=texts, error=known))
         panels.append(Panel(Axis("step", whole=True), Axis(named(metric)), marks))
     some = f"{len(thin.step):,} of its " if len(thin.step) < len(curve.step) else ""
     caption = f"{some}{counted(len(curve.step), 'report')}, over {duration(float(curve.seconds[-1]))}."
     return [Chart("curve", "Its curve", caption, panels)]
+
+
+def _texts(metric: str, steps: Iterable[int], values: Iterable[float], errors: Iterable[float]) -> list[str]:
+    """What pops up for the reports of one metric."""
+    rows = zip(steps, values, errors, strict=True)
+    return [f"step {step}\n{metric} {plus_minus(value, None if np.isnan(e) else float(e))}" for step, value, e in rows]

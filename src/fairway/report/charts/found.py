@@ -13,11 +13,12 @@ from fairway.report.charts.rows import MOST, Rows, empty, held, outside, span, t
 from fairway.report.marks import Mark, Role
 from fairway.report.view import View
 from fairway.study import Study
-from fairway.text import counted, limit, named, number, params, unit
+from fairway.text import counted, limit, named, number, params, plus_minus, unit
 
 Over: TypeAlias = Literal["trials", "seconds", "cost"]
 _AXES = {"trials": "trials finished", "seconds": "{} since the first trial began", "cost": "{} of training and checks"}
 _IMPROVEMENTS = 800  # that are drawn
+_CERTIFIED = "certified, on fresh rows"
 _WIDE = 100.0  # from such a ratio between large and small values on, a log axis
 
 
@@ -95,7 +96,8 @@ def _caption(rows: Rows, found: NDArray[np.intp], free: NDArray[np.float64]) -> 
         return f"None of {len(rows.finished):,} trials is known to be within the limits; the line ignores them."
     k, limits = int(rows.finished[found[-1]]), bool(rows.view.problem.constraints)
     value = float(rows.objective[k])
-    text = f"The best {rows.metric}{' within the limits' if limits else ''} is {number(value)}, of trial {k}"
+    best = f"On the judging rows, the best {rows.metric} within the limits" if limits else f"The best {rows.metric}"
+    text = f"{best} is {number(value)}, of trial {k}"
     if limits and len(free):
         gap = abs(float(free[-1]) - value)
         text += f"; the limits cost {number(gap) if gap else 'nothing'}"
@@ -124,6 +126,11 @@ def limits(study: Study | View, constraint: str | None = None) -> Chart:
     unmeasured = int(np.count_nonzero((rows.stratum == 0) & np.isnan(rows.values[:, chosen]).all(axis=1)))
     caption = "Each point is the checkpoint that stands for a trial; the tinted side is allowed."
     caption += f" {counted(unmeasured, 'trial')} without a point: no check was paid for." if unmeasured else ""
+    marks = [mark for panel in panels for mark in panel.marks if isinstance(mark, Points)]
+    caption += " Bars are one standard error." if any(mark.error is not None for mark in marks) else ""
+    caption += (
+        " The square is the certified model on fresh rows." if any(mark.name == _CERTIFIED for mark in marks) else ""
+    )
     sides = [(rows.values[:, i], panel.x) for i, panel in zip(chosen, panels, strict=True)]
     return Chart("limits", title, caption + outside((rows.objective, panels[0].y), *sides), panels)
 
@@ -132,12 +139,34 @@ def _panel(rows: Rows, i: int, most: int, *, titled: bool) -> Panel:
     constraint, values = rows.view.problem.constraints[i], rows.values[:, i]
     allowed = "below" if constraint.sign > 0 else "above"
     line = Limit(constraint.threshold, limit(constraint), along="x", allowed=allowed)  # type: ignore[arg-type]
-    known = values[np.isfinite(values)]
-    everything = [line.value, *known.tolist()]
+    known, error, certified = values[np.isfinite(values)], rows.error(rows.best, i), _certified(rows, i)
+    shown = [] if rows.best is None else [values[rows.best] + sign * (error or 0.0) for sign in (-1.0, 1.0)]
+    if certified is not None:
+        shown += [float(certified.x[0]) + sign * (certified.error or 0.0) for sign in (-1.0, 1.0)]
+    shown = [line.value, *filter(np.isfinite, shown)]
+    everything = [*shown, *known.tolist()]
     low, high = min(everything), max(everything)
     log = bool(len(known)) and low > 0 and np.ptp(np.log(np.quantile(known, [0.05, 0.95]))) > np.log(_WIDE)
     margin = 0.05 * (high - low) or constraint.unit / 10
-    drawn = held(low / 1.2, high * 1.2, log=True) if log else span(known, [line.value])
+    drawn = held(low / 1.2, high * 1.2, log=True) if log else span(known, shown)
     x = Axis(named(constraint.metric), log=bool(log), span=drawn or held(low - margin, high + margin))
     y = Axis(rows.metric if titled else "", span=rows.axis.span)
-    return Panel(x, y, [line, *rows.scatter(values, np.arange(len(values)), most)])
+    marks = rows.scatter(values, np.arange(len(values)), most, error=error)
+    return Panel(x, y, [line, *marks, *([] if certified is None else [certified])])
+
+
+def _certified(rows: Rows, i: int) -> Points | None:
+    """The certified model: what a constraint came to on the fresh rows, and its objective on the judging rows."""
+    certificate = rows.view.certificate
+    if certificate is None or not certificate.certified or not np.isfinite(certificate.findings[i].value):
+        return None
+    finding, objective = certificate.findings[i], certificate.attempt.candidate.objective
+    error = finding.evidence.error if np.isfinite(finding.evidence.error) else None
+    name = named(finding.constraint.metric)
+    hover = (
+        f"trial {certificate.number}, step {certificate.step}, certified\n"
+        f"{name} {plus_minus(finding.value, error)} on {finding.evidence.rows:,} fresh rows\n"
+        f"{rows.metric} {number(objective)} on the judging rows"
+    )
+    look = {"symbol": "square", "size": 9.0, "error": error or None, "along": "x"}
+    return Points(finding.value, objective, _CERTIFIED, "best", hover=[hover], **look)  # type: ignore[arg-type]

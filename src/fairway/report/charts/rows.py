@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from fairway.engine.record import named_errors
 from fairway.report.chart import Axis, Chart, Panel, Points
 from fairway.report.marks import Mark, Role
 from fairway.report.view import STRATA, View
@@ -59,7 +60,8 @@ class Rows:
             course = self.view.courses[k]
             mark, text = course.checkpoint, f"trial {k}"
             if mark is not None:
-                text += f", step {mark.step}\n{measured(names, (mark.objective, *mark.values))}"
+                found = measured(names, (mark.objective, *mark.values), named_errors(self.view.problem, mark))
+                text += f", step {mark.step}\n{found}"
             texts.append(f"{text}\n{params(course.params)}" if full else text)
         return texts
 
@@ -71,9 +73,18 @@ class Rows:
                 yield here, STRATA[place] if self.view.problem.constraints else "trial", STRATA[place]
 
     def scatter(
-        self, x: NDArray[np.float64], numbers: NDArray[np.int64], most: int = MOST, *, short: bool = False
+        self,
+        x: NDArray[np.float64],
+        numbers: NDArray[np.int64],
+        most: int = MOST,
+        *,
+        short: bool = False,
+        error: float | None = None,
     ) -> list[Mark]:
-        """Objectives against something (k,) of some trials: a mark for each stratum, and the best on top."""
+        """Objectives against something (k,) of some trials: a mark for each stratum, and the best on top.
+
+        `error` is that of what is on the x axis, for the best.
+        """
         known = np.flatnonzero(np.isfinite(x) & (self.stratum[numbers] >= 0))
         kept = known[thinned(len(known), most, np.flatnonzero(numbers[known] == self.best))]
         x, numbers = x[kept], numbers[kept]
@@ -84,11 +95,17 @@ class Rows:
             size, opacity = (4.5, 0.5) if role == "not evaluated" else (5.5, 0.75)
             marks.append(Points(x[here], self.objective[k], name, role, size=size, opacity=opacity, hover=hover))
         if self.best is not None and self.best in numbers:
-            marks.append(self.star(self.best, x[numbers == self.best], self.objective[self.best]))
+            marks.append(self.star(self.best, x[numbers == self.best], self.objective[self.best], error))
         return marks
 
-    def star(self, number: int, x: float | NDArray[np.float64], y: float) -> Points:
-        return Points(x, y, "best", "best", size=14, hover=self.texts([number], full=True))
+    def star(self, number: int, x: float | NDArray[np.float64], y: float, error: float | None = None) -> Points:
+        hover = self.texts([number], full=True)
+        return Points(x, y, "best", "best", size=14, hover=hover, error=error, along="x")
+
+    def error(self, number: int | None, i: int) -> float | None:
+        """The error of the i-th constraint at the checkpoint that stands for a trial, if it is known."""
+        mark = None if number is None else self.view.courses[number].checkpoint
+        return None if mark is None or not mark.errors else mark.errors[i]
 
 
 def empty(name: str, title: str, why: str, more: str = "") -> Chart:

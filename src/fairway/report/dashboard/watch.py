@@ -158,11 +158,12 @@ class Watch:
     def update(self) -> bool:
         """Read what is new; whether there was anything to see."""
         with self._lock:
-            running, before = set(self.view.ledger.running), len(self.view.courses)
+            running, before, later = set(self.view.ledger.running), len(self.view.courses), self.view.later
             fresh = self.view.update()
             if fresh:
                 self._changed += [0] * (len(self.view.courses) - before)
-                for k in (*running, *range(before, len(self.view.courses))):
+                noted = [k for k, notes in self.view.later.items() if k is not None and later.get(k) != notes]
+                for k in (*running, *noted, *range(before, len(self.view.courses))):
                     self._changed[k] = self.view.position
             if fresh or time.monotonic() - self._asked > STATE_SECONDS:
                 known, self._state, self._asked = self._state, state(self.view), time.monotonic()
