@@ -57,7 +57,7 @@ def main() -> None:
     print(f"Ended after {tried} of {given.trials} configurations: {study.ended}.")
     print(f"{folds} of {10 * tried} folds were run; {study.counts['stopped']} configurations were stopped early.")
     nodes_per_fold = search.best_limits_["nodes"]
-    print(f"Best within the limit: accuracy {search.best_score_:.3f}, {nodes_per_fold:.0f} nodes per fold,")
+    print(f"Best within the limit on the folds: accuracy {search.best_score_:.3f}, {nodes_per_fold:.0f} nodes a fold,")
     print(f"  {search.best_params_}")
     print(f"On unseen rows: accuracy {search.score(unseen, unseen_truth):.3f}.")
 

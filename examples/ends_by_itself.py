@@ -60,7 +60,7 @@ def main() -> None:
         return
     loss, nodes = found.metrics["loss"], found.metrics["nodes"]
     print(f"Ended after {at} of {given.trials} trials: {study.ended}.")
-    print(f"Best within the limit: loss {loss:.4f}, {nodes:.0f} nodes, {dict(found.params)}")
+    print(f"Best within the limit on the folds: loss {loss:.4f}, {nodes:.0f} nodes, {dict(found.params)}")
     if at == given.trials:
         return
     whole = make_study(None, storage=study.log)  # the same study without a terminator

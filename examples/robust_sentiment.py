@@ -7,7 +7,8 @@
 In these synthetic reviews some guests complain more than others. A model that memorises their names is more accurate,
 but wrong about the next guest with the same name. Tests in the style of CheckList reveal it: a name must not matter,
 negation must, praise must not lower the score. Their average failure rate is constrained, and measured only when it can
-matter. A model within the limit may still fail a single test often, as the output at the end shows.
+matter. "Within the limit" is about the cases that the search was judged by; others need a certificate (`study.certify`
+with `Mean.over_tests`). A model within the limit may still fail a single test often, as the output at the end shows.
 
 `--data` takes a folder with GLUE's SST-2 (train.tsv.gz, dev.tsv.gz) instead, and `--suite` CheckList's tests as JSON.
 """

@@ -26,7 +26,7 @@ def run(name, *arguments):
 def test_a_search_that_ends_by_itself_says_what_going_on_would_have_gained():
     out = run("ends_by_itself.py", "--trials", "38", "--workers", "1").splitlines()
     assert re.match(r"Ended after \d+ of 38 trials: regret bound [\d.e-]+ < [\d.]+, the noise of 10-fold", out[0])
-    assert out[1].startswith("Best within the limit: loss 0.")
+    assert out[1].startswith("Best within the limit on the folds: loss 0.")
     assert re.match(r"The full 38 trials take \d\.\d times as long and gain -?[\d.]+; the noise", out[2])
 
 

@@ -15,7 +15,7 @@ import fairway as fw
 
 ROOT = Path(__file__).parent.parent
 LOADS = {"script": "src", "img": "src", "source": "src", "iframe": "src", "link": "href", "object": "data"}
-MODULES = ["fairway", "fairway.constraints"]
+MODULES = ["fairway", "fairway.constraints", "fairway.evidence"]
 MODULES += [f"fairway.integrations.{name}" for name in ("lightgbm", "xgboost", "sklearn", "optuna", "raytune")]
 
 
