@@ -285,12 +285,20 @@ def test_what_cannot_be_certified_is_refused_with_a_sentence(changes, says):
 def test_a_study_without_a_feasible_checkpoint_or_a_limit_has_nothing_to_certify():
     study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("score"), [fw.AtMost("errors", 0.1)], seed=0)
     study.optimize(lambda trial: {"score": 1, "errors": 0.5}, trials=2)
-    with pytest.raises(fw.UsageError, match="nothing within the limits was found so far"):
+    with pytest.raises(fw.UsageError, match="nothing within the limits was measured so far"):
         study.certify(lambda model: Exact(0.0), models=lambda best: best)
     free = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("score"), seed=0)
     free.optimize(lambda trial: 1.0, trials=1)
     with pytest.raises(fw.UsageError, match="no limit that could be certified"):
         free.certify(lambda model: Exact(0.0), models=lambda best: best)
+
+
+def test_what_is_within_a_limit_but_not_by_the_margin_of_the_search_may_be_certified():
+    limit = fw.AtMost("errors", 0.1, confidence=0.99)
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("score"), [limit], seed=0)
+    study.optimize(lambda trial: {"score": 1, "errors": fw.Measured(0.08, error=0.01)}, trials=1)
+    assert study.best is None
+    assert study.certify(lambda model: Mean([0] * 2000 + [1] * 100), models=lambda best: "model").certified
 
 
 def test_a_group_that_is_missing_from_the_fresh_rows_is_noticed_before_a_row_is_spent():

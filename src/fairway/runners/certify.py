@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fairway import feasibility, hashing
 from fairway.checks import fraction, whole
 from fairway.engine.certificate import Certificate, certificate
-from fairway.engine.certification import Candidate, Certification, candidates, promising
+from fairway.engine.certification import Candidate, Certification, candidates, promising, safety
 from fairway.engine.events import Reported, Sealed, Surveyed, Tested
 from fairway.engine.ledger import Ledger
 from fairway.engine.owner import Owner
@@ -77,9 +77,10 @@ class Certifier:
         problem = self._owner.problem
         if not problem.constraints:
             raise UsageError("the study has no limit that could be certified: give it constraints")
-        if self._ledger.best is None:
-            raise UsageError("nothing within the limits was found so far: there is no candidate to certify")
         self._owner.journal.catch_up()
+        front = promising(problem, self._owner.journal.read(0), level=(1.0 - self._confidence) / self._uses)
+        if not any(safety(problem, one.values, one.errors) >= 0.0 for one in front):
+            raise UsageError("nothing within the limits was measured so far: there is no candidate to certify")
         certification = self._open() or self._seal()
         held: dict[int, Any] = {}  # models that passed, by place
         while not certification.is_over:
