@@ -46,6 +46,13 @@ def fraction(value: Any, name: str, *, ends: Container[float] = ()) -> float:
     return float(value)
 
 
+def confidence(value: Any, name: str = "confidence") -> float:
+    """The argument as a float, if it is a fraction of at least 0.5."""
+    if fraction(value, name) < 0.5:  # noqa: PLR2004 - below it, a bound lies on the wrong side of the value
+        raise UsageError(f"{name}={_short(value)}: at least 0.5 is expected, such as 0.95")
+    return float(value)
+
+
 def flag(value: Any, name: str) -> None:
     """Raise a `UsageError` unless the argument is True or False."""
     if not isinstance(value, bool):

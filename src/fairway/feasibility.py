@@ -47,9 +47,9 @@ def bound(constraint: Constraint, value: float, error: float | None = None) -> f
     >>> round(bound(fw.AtMost("eod", 0.1, confidence=0.9), 0.08, 0.01), 4)
     0.0928
     """
-    if not constraint.margin:
+    if not constraint.z:
         return value
-    return value + constraint.sign * constraint.margin * (math.nan if error is None else error)
+    return value + constraint.sign * constraint.z * (math.nan if error is None else error)
 
 
 def excess(constraint: Constraint, value: float, error: float | None = None) -> float:
@@ -78,8 +78,8 @@ def violation(
 
 def bounds(problem: Problem, values: NDArray[np.float64], errors: NDArray[np.float64]) -> NDArray[np.float64]:
     """The numbers (n, m) that are compared with the limits, from values and errors, both (n, m)."""
-    margin = np.array([constraint.sign * constraint.margin for constraint in problem.constraints])
-    return np.where(margin == 0.0, values, values + margin * errors)
+    z = np.array([constraint.sign * constraint.z for constraint in problem.constraints])
+    return np.where(z == 0.0, values, values + z * errors)
 
 
 def violations(

@@ -75,7 +75,7 @@ class Measured(float):
         return float(self) - quantile(confidence) * self.error
 
     def error_at(self, confidence: float, *, upper: bool) -> float:
-        """The error of which z lead from the value to its bound: the standard error, unless it has a bound of its own.
+        """(bound - value) / z at this confidence, which is the standard error unless there is a bound of its own.
 
         >>> import fairway as fw
         >>> gap = fw.Measured(0.08, error=0.01, upper=lambda confidence: 0.12)

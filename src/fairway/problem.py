@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from fairway.checks import fraction, is_finite
+from fairway.checks import confidence, is_finite
 from fairway.errors import UsageError
 from fairway.measured import quantile
 
@@ -86,13 +86,13 @@ class Constraint:
             raise UsageError(f"{kind}({self.metric!r}, {self.threshold!r}): a finite threshold is expected")
         if self.scale is not None and not (is_finite(self.scale) and self.scale > 0):
             raise UsageError(f"{kind}({self.metric!r}): scale={self.scale!r}: a positive number is expected")
-        if self.confidence is not None and fraction(self.confidence, f"{kind}({self.metric!r}): confidence") < 0.5:  # noqa: PLR2004
-            raise UsageError(f"{kind}({self.metric!r}): confidence={self.confidence!r}: at least 0.5 is expected")
+        if self.confidence is not None:
+            confidence(self.confidence, f"{kind}({self.metric!r}): confidence")
         _as_float(self, "threshold", "scale", "confidence")
 
     @cached_property
-    def margin(self) -> float:
-        """z: how many errors a value must stay within the limit; 0 without a `confidence`."""
+    def z(self) -> float:
+        """The normal quantile of `confidence`, 0 without one: a value must stay so many errors within the limit."""
         return 0.0 if self.confidence is None else quantile(self.confidence)
 
     @cached_property
@@ -108,7 +108,7 @@ class AtMost(Constraint):
     >>> import fairway as fw
     >>> fw.AtMost("eod", 0.25)
     AtMost(metric='eod', threshold=0.25, scale=None, confidence=None)
-    >>> round(fw.AtMost("eod", 0.25, confidence=0.9).margin, 2)  # errors
+    >>> round(fw.AtMost("eod", 0.25, confidence=0.9).z, 2)  # errors
     1.28
     """
 

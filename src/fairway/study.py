@@ -267,7 +267,7 @@ class Study:
         """
         from fairway.runners.certify import Certifier  # noqa: PLC0415 - scipy takes its time to load
 
-        found = Certifier(
+        certifier = Certifier(
             self.owner,
             evaluate,
             train=train,
@@ -277,8 +277,9 @@ class Study:
             rows=rows,
             uses=uses,
             progress=progress,
-        ).run()
-        self._certificates[len(self.owner.ledger.certifications) - 1] = found
+        )
+        found = certifier.run()
+        self._certificates[certifier.number] = found
         return found
 
     def searched_by(self, rows: Any, *, groups: Any = None) -> None:

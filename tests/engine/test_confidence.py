@@ -49,7 +49,7 @@ def test_a_bound_of_its_own_decides():
     gap = fw.Measured(0.05, error=0.001, upper=lambda confidence: 0.05 + confidence / 10)
     record = reported(study(), 0.7, eod=gap)
     assert not record.feasible
-    assert 0.05 + LIMIT.margin * record.errors["eod"] == pytest.approx(0.14)
+    assert 0.05 + LIMIT.z * record.errors["eod"] == pytest.approx(0.14)
 
 
 def test_without_a_confidence_the_value_decides_and_the_error_is_kept():
@@ -75,7 +75,7 @@ def test_folds_bring_their_noise_as_the_error():
     folds = fw.Folds([0.05, 0.07, 0.06])
     record = reported(study(), 0.7, eod=folds)
     assert record.errors["eod"] == pytest.approx(folds.noise)
-    assert record.feasible == (folds.mean + LIMIT.margin * folds.noise <= 0.10)
+    assert record.feasible == (folds.mean + LIMIT.z * folds.noise <= 0.10)
 
 
 @pytest.mark.parametrize("confidence", [95, 0.0, 1.0, 0.3, "high", math.nan])
@@ -102,10 +102,10 @@ def test_stopper_sampler_best_and_log_see_one_number(tmp_path):
     each = study(storage=f"sqlite:///{tmp_path}/study.db", stopper=fw.ACE())
     each.optimize(train, trials=60)
     best, history = each.best, each.history
-    assert best.metrics["eod"] + LIMIT.margin * best.errors["eod"] <= 0.10
+    assert best.metrics["eod"] + LIMIT.z * best.errors["eod"] <= 0.10
     assert best.metrics["eod"] > 0.07  # it went as near as the margin allows
     np.testing.assert_array_equal(history.feasible, history.bounds[:, 0] <= 0.10)
-    np.testing.assert_allclose(history.bounds, history.values + LIMIT.margin * 0.01)
+    np.testing.assert_allclose(history.bounds, history.values + LIMIT.z * 0.01)
     events = each.log.read(0)
     assert not verify(events).faults
     for event in events:

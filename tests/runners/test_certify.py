@@ -215,7 +215,7 @@ def test_a_lower_confidence_is_told_and_not_certified():
     study = searched(world)
     certificate = study.certify(lambda model: Mean([1] * 22 + [0] * 278), world.train, rows=world.fresh)
     assert certificate.attempt.p_value == pytest.approx(0.066, abs=0.01)
-    assert "At 90% confidence it would have passed, which needs fresh rows." in str(certificate)
+    assert "At 90% confidence it would have passed, which needs other fresh rows." in str(certificate)
 
 
 def test_several_limits_are_certified_by_the_worst_of_them():

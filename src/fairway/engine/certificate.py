@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairway.constraints.rows import labels
-from fairway.engine.certification import Candidate, Certification
+from fairway.engine.certification import Candidate, Certification, level_of
 from fairway.engine.ledger import Course
 from fairway.evidence import Decisions, Evidence, from_json, rows_needed
 from fairway.parameters import Value
 from fairway.problem import Constraint, Problem
 from fairway.text import beside, bound, counted, named, number, percent
 
-_FAR = 2.0  # a share of positive decisions so many times the base rate, or less than its part, is told
+_FAR = 2.0  # a share of positive decisions above so many times the base rate, or below that part of it, is told
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _PLACES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _OTHER_LEVELS = (0.9, 0.8)
@@ -91,6 +91,11 @@ class Certificate:
         return self.tested[self.chosen]
 
     @property
+    def level(self) -> float:
+        """The p-value that a candidate must not exceed."""
+        return level_of(self.confidence, self.uses)
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """Its findings, one for each limit."""
         return self.attempt.findings
@@ -108,8 +113,8 @@ class Certificate:
         """
         if self.certified:
             return {}
-        level = (1.0 - self.confidence) / self.uses / len(self.findings)
-        return {each.constraint.metric: each.evidence.bound(each.constraint, 1.0 - level) for each in self.findings}
+        share = self.level / len(self.findings)
+        return {each.constraint.metric: each.evidence.bound(each.constraint, 1.0 - share) for each in self.findings}
 
     @cached_property
     def rows_needed(self) -> int | None:
@@ -117,14 +122,12 @@ class Certificate:
 
         None if it breaks a limit on these rows, so that no number of rows would do.
         """
-        level = 1.0 - (1.0 - self.confidence) / self.uses
-        needed = [rows_needed(each.evidence, each.constraint, level) for each in self._failed]
+        needed = [rows_needed(each.evidence, each.constraint, 1.0 - self.level) for each in self._failed]
         return None if not needed or None in needed else max(n for n in needed if n is not None)
 
     @property
     def _failed(self) -> list[Finding]:
-        level = (1.0 - self.confidence) / self.uses
-        return [each for each in self.findings if each.p_value > level]
+        return [each for each in self.findings if each.p_value > self.level]
 
     @property
     def positive_share(self) -> tuple[float, float] | None:
@@ -139,10 +142,11 @@ class Certificate:
         if shares is not None and _is_far(self.attempt):
             said.append(
                 f"{percent(shares[0])} of its decisions are positive where {percent(shares[1])} of the rows are: "
-                "a model that decides the same for everybody is fair and useless"
+                "a model that decides the same for everybody is fair, and useless"
             )
         if self.overlap:
-            said.append(f"{counted(self.overlap, 'fresh row')} equal a row of the search, as duplicates may")
+            same = "is identical to a row" if self.overlap == 1 else "are identical to rows"
+            said.append(f"{counted(self.overlap, 'fresh row')} {same} of the search, no more than duplicates explain")
         return said
 
     def matches(self, decisions: Any) -> bool:
@@ -188,8 +192,8 @@ class Certificate:
     def _elsewhere(self) -> str:
         """Whether a lower level would have been passed, which these rows cannot certify any more."""
         for confidence in _OTHER_LEVELS:
-            if confidence < self.confidence and self.attempt.p_value <= (1.0 - confidence) / self.uses:
-                return f" At {confidence:.0%} confidence it would have passed, which needs fresh rows."
+            if confidence < self.confidence and self.attempt.p_value <= level_of(confidence, self.uses):
+                return f" At {confidence:.0%} confidence it would have passed, which needs other fresh rows."
         return ""
 
 
@@ -231,7 +235,7 @@ def _shares(attempt: Attempt) -> tuple[float, float] | None:
 def _is_far(attempt: Attempt) -> bool:
     """Whether the share of positive decisions is far from the base rate: such a model may be fair and useless.
 
-    Of those that passed, one like that is chosen last. To choose among them is free.
+    It is chosen only if no other passed. Choosing among those that passed costs no confidence.
     """
     shares = _shares(attempt)
     return shares is not None and not 1.0 / _FAR <= shares[0] / max(shares[1], 1e-9) <= _FAR

@@ -14,19 +14,22 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fairway.engine.events import Event, Reported, Sealed, Surveyed, Tested, Told
-from fairway.errors import StorageError
+from fairway.errors import StorageError, UsageError
 from fairway.measured import quantile
 from fairway.problem import Constraint, Problem
+
+if TYPE_CHECKING:
+    from fairway.evidence import Evidence
 
 _HOPELESS = 0.05  # a candidate with less of a chance is not worth its test
 _CERTAIN = 0.995  # of those with a greater chance, only the best is tested
 _BEYOND = 1e6  # stands for an infinite safety: that of an exact value
-_USELESS, _ENOUGH = 0.9, 10  # worse than this share of the trials, once there are so many
+_USELESS, _ENOUGH = 0.9, 10  # leave out models worse than this share of the trials, once there are this many
 _LIKELY = 0.8  # a trial with one candidate gives the best that has this chance
 _UNKNOWN_ERROR = 0.1  # in the constraint's unit, where a value came without an error
 
@@ -39,6 +42,11 @@ class Candidate(NamedTuple):
     objective: float
     values: tuple[float, ...]
     errors: tuple[float | None, ...]
+
+
+def level_of(confidence: float, uses: int) -> float:
+    """The p-value that a candidate must not exceed; certifications that use the same rows share 1 - confidence."""
+    return (1.0 - confidence) / uses
 
 
 def safety(problem: Problem, values: Sequence[float], errors: Sequence[float | None]) -> float:
@@ -163,7 +171,7 @@ class Certification:
     @property
     def level(self) -> float:
         """The p-value that a candidate must not exceed."""
-        return (1.0 - self.sealed.confidence) / self.sealed.uses
+        return level_of(self.sealed.confidence, self.sealed.uses)
 
     def passes(self, test: Tested) -> bool:
         """Whether a candidate passed: every limit did, so the largest p-value decides."""
@@ -192,6 +200,16 @@ class Certification:
 def latest(certifications: Sequence[Certification]) -> Certification | None:
     """The last sequence of tests that is over; None before one."""
     return next((one for one in reversed(certifications) if one.is_over and one.tests), None)
+
+
+def check_rows(evidence: Evidence, constraint: Constraint, level: float) -> None:
+    """Raise a `UsageError` if no outcome on so few rows could certify the limit."""
+    least = evidence.least_p(constraint)
+    if least > level:
+        raise UsageError(
+            f"{evidence.rows} fresh rows are too few for the limit on {constraint.metric}: whatever they say, p is at "
+            f"least {least:.2g}, and {level:.2g} is needed; certify on more rows"
+        )
 
 
 def p_values(problem: Problem, evidence: Mapping[str, Mapping[str, object]]) -> dict[str, float]:

@@ -316,7 +316,8 @@ class Driver:
                 finally:
                     self._paying = False
                 values[i], errors[i], prices[i] = value, error, max(self._clock() - began, 1)
-                if not self.referee.checks[i] and (warning := measurement.hopeless(constraints[i], given, error)):
+                first = not self.referee.checks[i]
+                if first and (warning := measurement.hopeless_warning(constraints[i], given, error)):
                     warnings.warn(warning, stacklevel=2)
                 if feasibility.excess(constraints[i], value, error):
                     break

@@ -159,7 +159,7 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """Rows that the search trained or judged by; `hashes` is what `rows.hashes` makes of them, packed."""
+    """Rows that the search trained or judged by; `hashes` are those of `fairway.hashing`, packed."""
 
     rows: int
     hashes: str

@@ -84,7 +84,7 @@ def measured(problem: Problem, constraint: Constraint, given: Any) -> tuple[floa
     """A constraint's value, and its error if it is known.
 
     The error is such that z of them lead from the value to its bound, at the constraint's confidence or at 95%. That is
-    the standard error, unless a `Measured` has a bound of its own: that of a largest gap heeds the other gaps too.
+    the standard error, unless a `Measured` has a bound of its own: the bound of a largest gap covers the others too.
     """
     value = number(problem, constraint.metric, given)
     if math.isnan(value):
@@ -101,13 +101,13 @@ def measured(problem: Problem, constraint: Constraint, given: Any) -> tuple[floa
     return value, None
 
 
-def hopeless(constraint: Constraint, given: Any, error: float | None) -> str:
+def hopeless_warning(constraint: Constraint, given: Any, error: float | None) -> str:
     """A sentence if no value could pass a limit by its margin with an error like this one; else empty.
 
     Taken to be the best value: 0 of what is to be at most, and 1 of what is to be at least.
     """
     room = constraint.sign * (constraint.threshold - (0.0 if constraint.sign > 0 else 1.0))
-    needed = constraint.margin * (error or 0.0)
+    needed = constraint.z * (error or 0.0)
     if not 0.0 < room < needed:
         return ""
     times = (needed / room) ** 2

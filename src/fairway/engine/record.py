@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fairway.engine.events import Status
@@ -17,7 +16,8 @@ from fairway.space import Space
 class Best(NamedTuple):
     """A checkpoint of a trial: `study.best` is the best feasible one, on the rows that the search judged by.
 
-    `errors` has the standard errors of those metrics that came as `Measured`.
+    `errors` has the errors of constraints that came as `Measured` or `Folds`: z of them lead from the value to its
+    bound.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=7)
@@ -30,7 +30,7 @@ class Best(NamedTuple):
     step: int
     params: Mapping[str, Value]
     metrics: Mapping[str, float | None]
-    errors: Mapping[str, float] = MappingProxyType({})
+    errors: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class TrialRecord:
     reason: str
     step: int | None
     metrics: Mapping[str, float | None]
-    errors: Mapping[str, float]  # of the metrics that came as `Measured`
+    errors: Mapping[str, float]  # of the constraints that came as `Measured` or `Folds`
     feasible: bool | None
     steps: int
     training_seconds: float

@@ -209,7 +209,8 @@ class Referee:
 def _breach(constraint: Constraint, value: float, error: float | None) -> str:
     """How a value breaks its limit, or its bound does."""
     number = feasibility.bound(constraint, value, error)
-    measured = f"{value:.4g}" if number == value else f"{number:.4g} ({value:.4g} {'+-'[constraint.sign < 0]} margin)"
+    sign = "+" if constraint.sign > 0 else "-"
+    measured = f"{value:.4g}" if number == value else f"{number:.4g} ({value:.4g} {sign} margin)"
     return f"{constraint.metric} {measured} {constraint.breach} {constraint.threshold:g}"
 
 

@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairway import feasibility, hashing
-from fairway.checks import fraction, whole
+from fairway import checks, hashing
+from fairway.checks import whole
 from fairway.engine.certificate import Certificate, certificate
-from fairway.engine.certification import Candidate, Certification, candidates, promising, safety
-from fairway.engine.events import Reported, Sealed, Surveyed, Tested
+from fairway.engine.certification import (
+    Candidate,
+    Certification,
+    candidates,
+    check_rows,
+    level_of,
+    p_values,
+    promising,
+    safety,
+)
+from fairway.engine.events import Sealed, Surveyed, Tested
 from fairway.engine.ledger import Ledger
 from fairway.engine.owner import Owner
 from fairway.engine.record import Best
@@ -27,14 +36,13 @@ from fairway.evidence import Decisions, Evidence
 from fairway.feasibility import Checkpoint
 from fairway.fresh import FreshRows
 from fairway.runners.models import Training
+from fairway.runners.survey import plan_survey
 from fairway.seeds import trial_seed
 
 Evaluate = Callable[[Any], Evidence | Mapping[str, Evidence]]
 
-_STEPS = 12  # of a trial that are measured on the judging rows
-_KINDS = 20  # of trials by their objective, of which the cheapest each is measured
-_FEASIBLE = 5  # of the best feasible trials are measured
-_SHARE = 0.08  # of the search's time that this may take, as far as the log can tell
+
+_BUSY = "another process certifies this study at the same moment: try again when it is done"
 
 
 class Certifier:
@@ -57,20 +65,23 @@ class Certifier:
             raise UsageError(f"evaluate={evaluate!r}: a function of a model, or fw.FreshRows(...), is expected")
         if (train is None) == (models is None):
             raise UsageError("certify: pass the function that was optimised, train=, or models=, a function of a Best")
-        if fraction(confidence, "confidence") < 0.5:  # noqa: PLR2004
-            raise UsageError(f"confidence={confidence!r}: at least 0.5 is expected, such as 0.95")
         self._owner, self._evaluate, self._train, self._models = owner, evaluate, train, models
-        self._confidence, self._at_most = float(confidence), whole(at_most, "at_most")
+        self._confidence, self._at_most = checks.confidence(confidence), whole(at_most, "at_most")
         self._uses = whole(uses, "uses")
         if rows is None and isinstance(evaluate, FreshRows):
             rows = evaluate.rows
         self._hashes = None if rows is None else hashing.hashes(rows)
         self._say = _printer(progress)
         self._trained: dict[int, Training] = {}
+        self.number = -1  # of the certification, once it is over
 
     @property
     def _ledger(self) -> Ledger:
         return self._owner.ledger
+
+    @property
+    def _level(self) -> float:
+        return level_of(self._confidence, self._uses)
 
     def run(self) -> Certificate:
         """Test candidates until one fails or none is left."""
@@ -78,7 +89,7 @@ class Certifier:
         if not problem.constraints:
             raise UsageError("the study has no limit that could be certified: give it constraints")
         self._owner.journal.catch_up()
-        front = promising(problem, self._owner.journal.read(0), level=(1.0 - self._confidence) / self._uses)
+        front = promising(problem, self._owner.journal.read(0), level=self._level)
         if not any(safety(problem, one.values, one.errors) >= 0.0 for one in front):
             raise UsageError("nothing within the limits was measured so far: there is no candidate to certify")
         certification = self._open() or self._seal()
@@ -89,10 +100,8 @@ class Certifier:
         found = certificate(problem, certification, self._ledger.courses)
         if found.chosen not in held:  # it was tested before a restart
             held[found.chosen] = self._model(certification.candidates[found.chosen])
-        object.__setattr__(found, "model", held[found.chosen])
-        return found
-
-    # Rows are spent
+        self.number = certification.sealed.certification
+        return replace(found, model=held[found.chosen])
 
     def _open(self) -> Certification | None:
         """A certification on these rows that was cut off, to be resumed; raises if the rows are spent."""
@@ -103,7 +112,7 @@ class Certifier:
         if self._confidence != first.confidence:
             raise UsageError(
                 f"confidence={self._confidence:g}: these rows are reserved at {first.confidence:g}; "
-                "another confidence needs rows that nobody looked at"
+                "another confidence needs other rows"
             )
         if not last.is_over:
             self._say(f"resuming a certification after {len(last.tests)} of {len(last.sealed.candidates)} candidates")
@@ -115,7 +124,7 @@ class Certifier:
             times = "once" if first.uses == 1 else f"{first.uses} times"
             raise UsageError(
                 f"these rows have been used {times} to certify, as was reserved (uses={first.uses}): "
-                f"certify on rows that nobody looked at{known}"
+                f"certify on other rows{known}"
             )
         self._uses = first.uses
         return None
@@ -148,16 +157,13 @@ class Certifier:
                     f"the fresh rows have nobody of group {missing[0]!r}: certify on rows with every group"
                 )
 
-    # Candidates
-
     def _seal(self) -> Certification:
         """Measure what could be a candidate, put the candidates in order, and write the order down."""
         overlap = self._overlap()
         if self._train is not None:
             self._survey(self._train)
-        level = (1.0 - self._confidence) / self._uses
         events, problem = self._owner.journal.read(0), self._owner.problem
-        found = candidates(problem, events, at_most=self._at_most, level=level)
+        found = candidates(problem, events, at_most=self._at_most, level=self._level)
         sealed = Sealed(
             certification=len(self._ledger.certifications),
             candidates=[tuple(each) for each in found],
@@ -170,12 +176,12 @@ class Certifier:
             at=self._owner.clock.at(),
         )
         if not self._owner.journal.append(sealed):
-            raise StorageError("another process certifies this study at the same moment: try again when it is done")
+            raise StorageError(_BUSY)
         return self._ledger.certifications[sealed.certification]
 
     def _survey(self, train: Callable[[Trial], Any]) -> None:
         """Train the most promising trials again, and measure their limits on the way, on the judging rows."""
-        plan = _plan(self._owner, (1.0 - self._confidence) / self._uses)
+        plan = plan_survey(self._owner, self._level)
         for i, (last, steps) in enumerate(plan):
             self._say(f"measuring trial {last.number} on the judging rows, {i + 1} of {len(plan)}")
             seed = trial_seed(self._owner.seed, last.number)
@@ -199,8 +205,6 @@ class Certifier:
             model = Training(best, seed, problem, self._train, ()).model
         return model
 
-    # Tests
-
     def _test(self, certification: Certification, place: int) -> Any:
         """Test one candidate and write down what the fresh rows say of it; returns the model."""
         candidate, problem = certification.candidates[place], self._owner.problem
@@ -214,22 +218,14 @@ class Certifier:
             raise
         evidence = _checked(said, [each.metric for each in problem.constraints])
         self._check_groups(evidence)
-        p_values = {}
-        for each in problem.constraints:
-            one = evidence[each.metric]
-            least = one.least_p(each)
-            if place == 0 and least > certification.level:
-                raise UsageError(
-                    f"{one.rows} fresh rows are too few for the limit on {each.metric}: whatever they say, p is at "
-                    f"least {least:.2g}, and {certification.level:.2g} is needed; certify on more rows"
-                )
-            p_values[each.metric] = one.p_value(each)
+        for each in problem.constraints if place == 0 else ():
+            check_rows(evidence[each.metric], each, certification.level)
         decided = next((each.digest for each in evidence.values() if isinstance(each, Decisions)), None)
         kept = {name: one.to_json() for name, one in evidence.items()}
         at = self._owner.clock.at()
-        test = Tested(certification.sealed.certification, place, kept, p_values, decided, at)
+        test = Tested(certification.sealed.certification, place, kept, p_values(problem, kept), decided, at)
         if not self._owner.journal.append(test):
-            raise StorageError("another process tests the same candidates at this moment: call again when it is done")
+            raise StorageError(_BUSY)
         return model
 
 
@@ -250,63 +246,6 @@ def _checked(said: Any, metrics: Sequence[str]) -> dict[str, Evidence]:
                 "fairway.evidence is expected"
             )
     return {name: said[name] for name in metrics}
-
-
-def _plan(owner: Owner, level: float) -> list[tuple[Best, list[int]]]:
-    """Which trials to measure again, each up to a checkpoint, and at which steps on the way.
-
-    The search itself measured little that is safer than its best and a bit worse. So half of the time goes to trials on
-    the front of what it measured and to the best feasible ones, the other half to trials of all objectives, the
-    cheapest of each kind. Of each trial some of the steps that improved its objective are measured.
-    """
-    ledger, problem = owner.ledger, owner.problem
-    events = owner.journal.read(0)
-    done = {event.number for event in events if isinstance(event, Surveyed)}
-    peaks = {
-        number: problem.objective.sign * course.peak.objective
-        for number, course in enumerate(ledger.courses)
-        if course.status in ("completed", "stopped") and course.peak is not None and course.steps > 1
-    }
-    ranked = sorted(peaks, key=lambda number: (peaks[number], number))
-    feasible = [number for number in ranked if _is_feasible(owner, number)]
-    front = promising(problem, events, level=level)
-    kinds = np.array_split(np.array(ranked, int), min(len(ranked), _KINDS)) if ranked else []
-    cheapest = [min(map(int, kind), key=lambda number: ledger.courses[number].train_ns) for kind in kinds]
-    spent = sum(course.train_ns + course.check_ns for course in ledger.courses)
-    price = sum(course.check_ns for course in ledger.courses) / max(sum(course.checks for course in ledger.courses), 1)
-    plan: dict[int, tuple[Best, list[int]]] = {}
-    for kind in ([*(one.number for one in front), *feasible[:_FEASIBLE]], cheapest):
-        cost = 0.0
-        for number in dict.fromkeys(kind):
-            if number in plan or number in done or number not in peaks:
-                continue
-            steps = _improvements(problem.objective.sign, owner.journal.log.reports([number]))
-            steps |= {one.step: one.objective for one in front if one.number == number}
-            cost += ledger.courses[number].train_ns + price * len(steps) * len(problem.constraints)
-            if plan and cost > _SHARE / 2 * spent:
-                break
-            last = Checkpoint(max(steps), steps[max(steps)], (None,) * len(problem.constraints))
-            plan[number] = (owner.named(number, last), sorted(steps))
-    return [*plan.values()]
-
-
-def _is_feasible(owner: Owner, number: int) -> bool:
-    checkpoint = owner.ledger.courses[number].checkpoint
-    return checkpoint is not None and feasibility.known(owner.problem, checkpoint) == 0.0
-
-
-def _improvements(sign: float, batches: Sequence[Reported]) -> dict[int, float]:
-    """The steps at which a trial's objective was better than at any before, with the objective; at most so many."""
-    if not batches:
-        return {}
-    trained = [batch.train_ns >= 0 for batch in batches]
-    step = np.concatenate([batch.step[rows] for batch, rows in zip(batches, trained, strict=True)])
-    objective = np.concatenate([batch.objective[rows] for batch, rows in zip(batches, trained, strict=True)])
-    loss: NDArray[np.float64] = sign * objective
-    better = np.flatnonzero(loss < np.concatenate([[np.inf], np.minimum.accumulate(loss)[:-1]]))
-    if len(better) > _STEPS:
-        better = better[np.unique(np.linspace(0, len(better) - 1, _STEPS).round().astype(np.intp))]
-    return {int(step[i]): float(objective[i]) for i in better}
 
 
 def _printer(wanted: bool | None) -> Callable[[str], None]:
