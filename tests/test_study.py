@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import fairway as fw
@@ -117,7 +118,11 @@ def test_what_is_measured_after_the_search_is_noted_of_a_trial_or_of_the_study(m
     for each in (study, make_study(storage=url)):
         assert each.trials[0].notes == {"fold": 3, "test_auc": 0.49, "test_eod": 0.12}
         assert each.notes == {"reviewed": "2026-11-16"}
-    with pytest.raises(fw.UsageError, match="there is no trial 7; the study has 1"):
+    running = study.ask()
+    study.note(running.number, early=np.float32(0.5))
+    study.tell(running, auc=0.4, eod=0.1)
+    assert study.trials[1].notes == {"early": 0.5}
+    with pytest.raises(fw.UsageError, match="there is no trial 7; the study has 2"):
         study.note(7, test_auc=0.5)
     with pytest.raises(fw.UsageError, match="finite numbers"):
         study.note(test_auc=float("nan"))

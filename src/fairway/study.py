@@ -289,7 +289,7 @@ class Study:
         """
         hashed = hashing.hashes(rows)
         names = None if groups is None else sorted(group_names(group_keys(groups)))
-        self.owner.journal.append(Searched(len(hashed), hashing.pack(hashed), names))
+        self.owner.journal.append(Searched(hashing.pack(hashed), names))
 
     def note(self, trial: int | None = None, /, **jsonable: Any) -> None:
         """Keep something that was learned after the search, such as a test score: of a trial, or of the study.

@@ -94,5 +94,5 @@ def test_the_chance_grows_with_safety(value, more):
 
 
 def test_a_level_is_shared_by_the_uses_that_were_reserved():
-    sealed = Sealed(0, [], 0.95, 4, 10, None, None, None, 0.0)
+    sealed = Sealed(0, [], 0.95, 4, 10, None, None, 0, 0.0)
     assert Certification(sealed).level == pytest.approx(0.0125)

@@ -31,6 +31,7 @@ def reported(each, value, **named):
     return each.trials[trial.number]
 
 
+@pytest.mark.filterwarnings("ignore:eod is known to")
 @given(st.floats(0, 0.2), st.floats(0, 0.1))
 def test_a_checkpoint_is_feasible_when_its_bound_is_within_the_limit(value, error):
     record = reported(study(), 0.7, eod=fw.Measured(value, error=error))
@@ -91,6 +92,18 @@ def test_where_no_value_could_pass_the_first_check_says_how_many_rows_it_takes()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         reported(each, 0.8, eod=lambda: fw.Measured(0.0, error=0.1, rows=200))
+
+
+def test_values_that_are_told_are_warned_of_too_and_once():
+    each = study()
+    with pytest.warns(UserWarning, match="no model can pass on these rows"):
+        reported(each, 0.7, eod=fw.Measured(0.0, error=0.1, rows=200))
+    reported(each, 0.8, eod=fw.Measured(0.0, error=0.1, rows=200))
+
+
+def test_one_fold_has_no_error_and_is_refused():
+    with pytest.raises(fw.UsageError, match="is one fold, which has no error"):
+        reported(study(), 0.7, eod=fw.Folds([0.05]))
 
 
 def test_stopper_sampler_best_and_log_see_one_number(tmp_path):

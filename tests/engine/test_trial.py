@@ -196,7 +196,7 @@ def test_notes_are_kept_with_the_trial(make_study):
     trial.note(path="models/7", rounds=[1, 2])
     study.tell(trial, auc=0.5, eod=0.1)
     assert study.trials[0].notes == {"path": "models/7", "rounds": [1, 2]}
-    with pytest.raises(fw.UsageError, match="not JSON serializable"):
+    with pytest.raises(fw.UsageError, match="came; text, finite numbers"):
         study.ask().note(model=object())
 
 

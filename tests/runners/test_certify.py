@@ -10,6 +10,7 @@ import pytest
 
 import fairway as fw
 from fairway.engine import events as log
+from fairway.engine.certification import Certification
 from fairway.engine.events import Sealed
 from fairway.engine.verify import verify
 from fairway.evidence import Decisions, Exact, Mean, Quantile, Resampled
@@ -177,12 +178,88 @@ def test_a_certification_that_was_cut_off_resumes_where_it_was():
     with pytest.raises(ConnectionError) as caught:
         study.certify(fails_once, world.train, rows=world.fresh)
     assert "raised by evaluate" in caught.value.__notes__[0]
-    assert study.certificate is None
+    assert study.certificate.certified  # what passed so far
+    assert len(study.certificate.tested) == 1
     certificate = study.certify(fails_once, world.train, rows=world.fresh)
     assert certificate.certified
     assert sum(isinstance(event, Sealed) for event in study.log.read(0)) == 1
     assert calls[1] == calls[2]
     assert not verify(study.log.read(0)).faults
+
+
+def test_what_others_write_meanwhile_does_no_harm(tmp_path):
+    world, url = World(), f"sqlite:///{tmp_path}/study.db"
+    study = searched(world, storage=url)
+    other = fw.Study(study.space, study.problem.objective, study.problem.constraints, storage=url)
+
+    def evaluate(model):
+        other.note(looked=True)
+        return world.evaluate(model)
+
+    def train(trial):
+        other.note(trained=trial.number)
+        return world.train(trial)
+
+    certificate = study.certify(evaluate, train, rows=world.fresh)
+    assert certificate.certified
+    assert not verify(study.log.read(0)).faults
+    assert str(other.certify(evaluate, train, rows=np.arange(9000, 11_000))) != str(certificate)
+
+
+def test_two_that_certify_at_once_make_one_certificate(tmp_path):
+    world, url = World(), f"sqlite:///{tmp_path}/study.db"
+    study = searched(world, storage=url)
+    other = fw.Study(study.space, study.problem.objective, study.problem.constraints, storage=url)
+    both = []
+
+    def evaluate(model):
+        if not both:
+            both.append(None)
+            both[0] = other.certify(world.evaluate, world.train, rows=world.fresh)
+        return world.evaluate(model)
+
+    certificate = study.certify(evaluate, world.train, rows=world.fresh)
+    assert str(certificate) == str(both[0])
+    assert sum(isinstance(event, Sealed) for event in study.log.read(0)) == 1
+    assert not verify(study.log.read(0)).faults
+
+
+def test_another_confidence_on_the_same_rows_supersedes_only_what_was_not_tested():
+    world = World()
+    study = searched(world)
+
+    def evaluate(model):
+        study.certify(world.evaluate, world.train, rows=world.fresh, confidence=0.9)
+        return world.evaluate(model)
+
+    with pytest.raises(fw.UsageError, match="another certification on these rows has begun meanwhile"):
+        study.certify(evaluate, world.train, rows=world.fresh)
+    assert study.certificate.confidence == 0.9
+    assert not verify(study.log.read(0)).faults
+
+
+def test_a_certification_that_was_cut_off_resumes_on_the_same_rows_only():
+    world = World()
+    study = searched(world)
+    calls = []
+
+    def fails_second(model):
+        calls.append(model)
+        if len(calls) == 2:
+            raise ConnectionError
+        return world.evaluate(model)
+
+    with pytest.raises(ConnectionError):
+        study.certify(fails_second, world.train, rows=world.fresh)
+    with pytest.raises(fw.UsageError, match="was cut off: finish it first, with the same rows"):
+        certify(study, world, rows=np.arange(1000, 3000))
+    assert certify(study, world).certified
+
+
+def test_a_p_value_that_is_nan_does_not_pass():
+    sealed = Sealed(0, [], 0.95, 1, 10, None, None, 0, 0.0)
+    test = log.Tested(0, 0, {}, {"a": 0.01, "b": math.nan}, None, 0.0)
+    assert not Certification(sealed).passes(test)
 
 
 def test_rows_are_not_spent_if_nothing_was_evaluated():

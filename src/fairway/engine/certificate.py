@@ -198,7 +198,7 @@ class Certificate:
 
 
 def certificate(problem: Problem, certification: Certification, courses: Sequence[Course]) -> Certificate:
-    """What a sequence of tests came to, once it is over."""
+    """What a sequence of tests came to, so far: it may be ended after any test."""
     sealed, tested = certification.sealed, list[Attempt]()
     for candidate, test in zip(certification.candidates, certification.tests, strict=False):
         findings = tuple(

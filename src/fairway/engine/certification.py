@@ -174,8 +174,8 @@ class Certification:
         return level_of(self.sealed.confidence, self.sealed.uses)
 
     def passes(self, test: Tested) -> bool:
-        """Whether a candidate passed: every limit did, so the largest p-value decides."""
-        return max(test.p_values.values(), default=0.0) <= self.level
+        """Whether a candidate passed: every limit did, so the largest p-value decides. NaN does not pass."""
+        return all(p <= self.level for p in test.p_values.values())
 
     @property
     def is_over(self) -> bool:
@@ -198,8 +198,8 @@ class Certification:
 
 
 def latest(certifications: Sequence[Certification]) -> Certification | None:
-    """The last sequence of tests that is over; None before one."""
-    return next((one for one in reversed(certifications) if one.is_over and one.tests), None)
+    """The last sequence of tests that is over, or in which something passed so far; None before one."""
+    return next((one for one in reversed(certifications) if one.tests), None)
 
 
 def check_rows(evidence: Evidence, constraint: Constraint, level: float) -> None:

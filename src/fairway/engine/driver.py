@@ -300,6 +300,8 @@ class Driver:
             else:
                 values[i], errors[i] = measurement.measured(self.problem, constraints[i], offer)
                 prices[i] = 0
+                if not self.number and not self.last_step:  # the first report of all
+                    self._warn_if_hopeless(i, offer, errors[i])
         if payment is not None:
             for i in self.referee.check_order(lazy):
                 name, began, self._paying = constraints[i].metric, self._clock(), True
@@ -316,12 +318,16 @@ class Driver:
                 finally:
                     self._paying = False
                 values[i], errors[i], prices[i] = value, error, max(self._clock() - began, 1)
-                first = not self.referee.checks[i]
-                if first and (warning := measurement.hopeless_warning(constraints[i], given, error)):
-                    warnings.warn(warning, stacklevel=2)
+                if not self.referee.checks[i]:
+                    self._warn_if_hopeless(i, given, error)
                 if feasibility.excess(constraints[i], value, error):
                     break
         return _observed(report, values, prices, feasibility.violation(constraints, values, errors), payment, errors)
+
+    def _warn_if_hopeless(self, i: int, given: Any, error: float | None) -> None:
+        warning = measurement.hopeless_warning(self.problem.constraints[i], given, error)
+        if warning:
+            warnings.warn(warning, stacklevel=2)
 
     def _refuse_step(self, step: int) -> NoReturn:
         if step > self.last_step:

@@ -161,7 +161,6 @@ class Noted:
 class Searched:
     """Rows that the search trained or judged by; `hashes` are those of `fairway.hashing`, packed."""
 
-    rows: int
     hashes: str
     groups: Sequence[str] | None = None  # that occur among them, where there are groups
 
@@ -187,9 +186,9 @@ class Sealed:
     confidence: float
     uses: int  # certifications that may share these rows, each at its part of the level
     at_most: int
-    rows: int | None  # None: not known
-    hashes: str | None  # of the fresh rows, packed
+    hashes: str | None  # of the fresh rows, packed; None: not known
     overlap: int | None  # fresh rows equal to one of the search; None: not checked
+    seen: int  # the log position from before which the candidates follow
     at: float
 
 
@@ -269,12 +268,13 @@ def from_json(data: Mapping[str, Any]) -> Event:
         if kind is Surveyed:
             content["objective"] = [float(value) for value in content["objective"]]
             content["values"] = [[float(value) for value in row] for row in content["values"]]
+            content["errors"] = [_numbers(row) for row in content["errors"]]
         if kind is Sealed:
             content["candidates"] = [
                 (*each[:2], float(each[2]), *map(_numbers, each[3:])) for each in content["candidates"]
             ]
         event: Event = kind(**content)
-    except (KeyError, TypeError, ValueError) as error:
+    except (IndexError, KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{str(data)[:80]!r}: no event of a fairway log") from error
     return event
 

@@ -186,7 +186,7 @@ class Ledger:
         course = self.running.pop(event.number, None)
         if course is None:
             raise StorageError(f"the log ends trial {event.number}, which is not running: it is damaged")
-        course.status, course.reason, course.notes = event.status, event.reason, event.notes
+        course.status, course.reason, course.notes = event.status, event.reason, {**course.notes, **event.notes}
         course.ended = event.at
         means = event.means or course.means  # an older log has them in its reports alone
         for name in _SUMS:

@@ -93,6 +93,11 @@ def measured(problem: Problem, constraint: Constraint, given: Any) -> tuple[floa
         return value, given.error_at(constraint.confidence or _CONFIDENCE, upper=constraint.sign > 0)
     if isinstance(given, Folds) and not math.isnan(given.noise):
         return value, given.noise
+    if constraint.confidence and isinstance(given, Folds):
+        raise UsageError(
+            f"metric {constraint.metric!r} is one fold, which has no error, but its constraint has "
+            f"confidence={constraint.confidence:g}: report at least two folds, or fw.Measured(value, error=...)"
+        )
     if constraint.confidence:
         raise UsageError(
             f"metric {constraint.metric!r} is {repr(given)[:60]}, but its constraint has "

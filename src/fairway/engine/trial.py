@@ -129,6 +129,13 @@ class Trial:
 def jsonable_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
     """Notes as the log keeps them."""
     try:
-        return dict(json.loads(json.dumps(notes, allow_nan=False)))
+        return dict(json.loads(json.dumps(notes, allow_nan=False, default=_plain)))
     except (TypeError, ValueError) as error:
         raise UsageError(f"note: {error}; text, finite numbers, lists and dicts are expected") from None
+
+
+def _plain(value: Any) -> Any:
+    """A scalar or an array of numpy's as JSON can hold it."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{value!r} came")

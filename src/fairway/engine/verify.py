@@ -106,18 +106,32 @@ def _certify_again(events: Sequence[Event], result: Verification) -> None:
             problem = problem or Identity.from_json(event.config).problem
         elif isinstance(event, Sealed) and problem is not None:
             certification = Certification(event)
-            derived = candidates(problem, events[:i], at_most=event.at_most, level=certification.level)
-            wrong = f"certification {event.certification}: its candidates are not those that follow from the log"
+            seen = events[: min(event.seen, i)]
+            derived = candidates(problem, seen, at_most=event.at_most, level=certification.level)
+            where = f"certification {event.certification}"
+            wrong = f"{where}: its candidates are not those that follow from the log"
             result.rulings += 1
             result.expect(holds=derived == certification.candidates, otherwise=wrong)
+            result.expect(holds=event.certification == len(certifications), otherwise=f"{where} is not the next one")
             certifications.append(certification)
         elif isinstance(event, Tested) and problem is not None:
             where = f"certification {event.certification}, candidate {event.place}"
-            again, written = p_values(problem, event.evidence), event.p_values
-            same = again.keys() == written.keys() and all(math.isclose(again[k], written[k]) for k in again)
+            try:
+                again, written = p_values(problem, event.evidence), event.p_values
+            except Exception as error:
+                raise StorageError(f"{where}: its evidence cannot be read ({error}): the log is damaged") from error
+            same = again.keys() == written.keys() and all(math.isclose(again[k], float(written[k])) for k in again)
             result.rulings += 1
             result.expect(holds=same, otherwise=f"{where}: p-values {dict(written)}; tested again: {again}")
+            digests = {each["digest"] for each in event.evidence.values() if "digest" in each}
+            result.expect(holds=digests <= {event.digest}, otherwise=f"{where}: its digest is not that of its evidence")
+            if not 0 <= event.certification < len(certifications):
+                raise StorageError(f"{where}: nothing was sealed for it: the log is damaged")
             certifications[event.certification].add(event)
+    for one in certifications:
+        shared = [each for each in certifications if each.tests and each.sealed.hashes == one.sealed.hashes]
+        wrong = f"certification {one.sealed.certification}: its rows were used {len(shared)} times"
+        result.expect(holds=len(shared) <= max(one.sealed.uses, 1), otherwise=wrong)
 
 
 def _alike(one: float, other: float, scale: float) -> bool:

@@ -26,12 +26,12 @@ from fairway.engine.certification import (
     promising,
     safety,
 )
-from fairway.engine.events import Sealed, Surveyed, Tested
+from fairway.engine.events import Event, Sealed, Surveyed, Tested
 from fairway.engine.ledger import Ledger
 from fairway.engine.owner import Owner
 from fairway.engine.record import Best
 from fairway.engine.trial import Trial
-from fairway.errors import StorageError, UsageError
+from fairway.errors import UsageError
 from fairway.evidence import Decisions, Evidence
 from fairway.feasibility import Checkpoint
 from fairway.fresh import FreshRows
@@ -40,9 +40,6 @@ from fairway.runners.survey import plan_survey
 from fairway.seeds import trial_seed
 
 Evaluate = Callable[[Any], Evidence | Mapping[str, Evidence]]
-
-
-_BUSY = "another process certifies this study at the same moment: try again when it is done"
 
 
 class Certifier:
@@ -65,6 +62,8 @@ class Certifier:
             raise UsageError(f"evaluate={evaluate!r}: a function of a model, or fw.FreshRows(...), is expected")
         if (train is None) == (models is None):
             raise UsageError("certify: pass the function that was optimised, train=, or models=, a function of a Best")
+        if not callable(models if train is None else train):
+            raise UsageError(f"certify: {models if train is None else train!r} is no function")
         self._owner, self._evaluate, self._train, self._models = owner, evaluate, train, models
         self._confidence, self._at_most = checks.confidence(confidence), whole(at_most, "at_most")
         self._uses = whole(uses, "uses")
@@ -91,43 +90,55 @@ class Certifier:
         self._owner.journal.catch_up()
         front = promising(problem, self._owner.journal.read(0), level=self._level)
         if not any(safety(problem, one.values, one.errors) >= 0.0 for one in front):
-            raise UsageError("nothing within the limits was measured so far: there is no candidate to certify")
+            some = "" if self._owner.best is None else ", save in trials that run or failed"
+            raise UsageError(f"nothing within the limits was measured so far{some}: there is no candidate to certify")
         certification = self._open() or self._seal()
+        while certification is None:  # another process sealed one at the same moment
+            certification = self._open() or self._seal()
         held: dict[int, Any] = {}  # models that passed, by place
         while not certification.is_over:
             place = len(certification.tests)
             held[place] = self._test(certification, place)
         found = certificate(problem, certification, self._ledger.courses)
-        if found.chosen not in held:  # it was tested before a restart
+        if found.chosen not in held:  # it was tested before a restart, or by another process
             held[found.chosen] = self._model(certification.candidates[found.chosen])
         self.number = certification.sealed.certification
         return replace(found, model=held[found.chosen])
 
     def _open(self) -> Certification | None:
         """A certification on these rows that was cut off, to be resumed; raises if the rows are spent."""
-        before = [one for one in self._ledger.certifications if one.tests and self._shares_rows(one.sealed)]
-        if not before:
+        sharing = [one for one in self._ledger.certifications if self._shares_rows(one.sealed)]
+        if not sharing:
             return None
-        first, last = before[0].sealed, before[-1]
-        if self._confidence != first.confidence:
+        last, before = sharing[-1], [one for one in sharing if one.tests]
+        first = before[0].sealed if before else last.sealed
+        if before and self._confidence != first.confidence:
             raise UsageError(
                 f"confidence={self._confidence:g}: these rows are reserved at {first.confidence:g}; "
                 "another confidence needs other rows"
             )
-        if not last.is_over:
+        if not last.is_over and self._is_same(last.sealed):
             self._say(f"resuming a certification after {len(last.tests)} of {len(last.sealed.candidates)} candidates")
+            self._uses = last.sealed.uses
             return last
-        if len(before) >= first.uses:
-            known = (
-                "" if self._hashes is not None else "; pass rows= if these are others, so that they can be told apart"
-            )
+        if not last.is_over and last.tests:
+            raise UsageError("a certification on some of these rows was cut off: finish it first, with the same rows")
+        if before and len(before) >= first.uses:
+            unknown = "" if self._hashes is not None else "; pass rows= if these are others, to tell them apart"
             times = "once" if first.uses == 1 else f"{first.uses} times"
             raise UsageError(
                 f"these rows have been used {times} to certify, as was reserved (uses={first.uses}): "
-                f"certify on other rows{known}"
+                f"certify on other rows{unknown}"
             )
-        self._uses = first.uses
+        self._uses = first.uses if before else self._uses
         return None
+
+    def _is_same(self, sealed: Sealed) -> bool:
+        """Whether an earlier certification is the one that was asked for."""
+        if sealed.confidence != self._confidence or not sealed.candidates:
+            return False
+        packed = None if self._hashes is None else hashing.pack(self._hashes)
+        return sealed.hashes == packed
 
     def _shares_rows(self, sealed: Sealed) -> bool:
         """Whether an earlier certification looked at these rows; unknown rows count as the same."""
@@ -157,7 +168,7 @@ class Certifier:
                     f"the fresh rows have nobody of group {missing[0]!r}: certify on rows with every group"
                 )
 
-    def _seal(self) -> Certification:
+    def _seal(self) -> Certification | None:
         """Measure what could be a candidate, put the candidates in order, and write the order down."""
         overlap = self._overlap()
         if self._train is not None:
@@ -170,14 +181,20 @@ class Certifier:
             confidence=self._confidence,
             uses=self._uses,
             at_most=self._at_most,
-            rows=None if self._hashes is None else len(self._hashes),
             hashes=None if self._hashes is None else hashing.pack(self._hashes),
             overlap=overlap,
+            seen=len(events),
             at=self._owner.clock.at(),
         )
-        if not self._owner.journal.append(sealed):
-            raise StorageError(_BUSY)
+        if not self._write(sealed):
+            return None
         return self._ledger.certifications[sealed.certification]
+
+    def _write(self, event: Event) -> bool:
+        """Write an event, and read what others wrote before it; False if another process was first to claim it."""
+        written = self._owner.journal.append(event)
+        self._owner.journal.catch_up()
+        return written
 
     def _survey(self, train: Callable[[Trial], Any]) -> None:
         """Train the most promising trials again, and measure their limits on the way, on the judging rows."""
@@ -189,7 +206,7 @@ class Certifier:
             self._trained[last.number] = training
             if training.rows:
                 step, objective, values, errors = map(list, zip(*training.rows, strict=True))
-                self._owner.journal.append(Surveyed(last.number, step, objective, values, errors, cuts=training.cuts))
+                self._write(Surveyed(last.number, step, objective, values, errors, cuts=training.cuts))
 
     def _model(self, candidate: Candidate) -> Any:
         """The model of a candidate."""
@@ -210,11 +227,17 @@ class Certifier:
         candidate, problem = certification.candidates[place], self._owner.problem
         which = f"trial {candidate.number}, step {candidate.step}"
         self._say(f"testing {which}: candidate {place + 1} of {len(certification.candidates)}")
-        model = self._model(candidate)
+        try:
+            model = self._model(candidate)
+        except Exception as error:
+            error.add_note(f"raised where the model of {which} is built")
+            raise
+        if model is None:
+            raise UsageError(f"models returned None for {which}: the model is expected")
         try:
             said = self._evaluate(model)
         except Exception as error:
-            error.add_note(f"raised by evaluate, for {which}; no row was spent by that")
+            error.add_note(f"raised by evaluate for {which}: nothing was written for it; call certify again to resume")
             raise
         evidence = _checked(said, [each.metric for each in problem.constraints])
         self._check_groups(evidence)
@@ -224,9 +247,15 @@ class Certifier:
         kept = {name: one.to_json() for name, one in evidence.items()}
         at = self._owner.clock.at()
         test = Tested(certification.sealed.certification, place, kept, p_values(problem, kept), decided, at)
-        if not self._owner.journal.append(test):
-            raise StorageError(_BUSY)
+        self._refuse_if_superseded(certification.sealed)
+        self._write(test)  # if another process was first, it says the same
         return model
+
+    def _refuse_if_superseded(self, sealed: Sealed) -> None:
+        self._owner.journal.catch_up()
+        for one in self._ledger.certifications[sealed.certification + 1 :]:
+            if self._shares_rows(one.sealed):
+                raise UsageError("another certification on these rows has begun meanwhile: certify on other rows")
 
 
 def _checked(said: Any, metrics: Sequence[str]) -> dict[str, Evidence]:

@@ -70,9 +70,9 @@ def _events() -> list[Event]:
         Ended("2 trials were run", 4.0),
         Noted(1, {"größe": 0.1}, 5.0),
         Noted(None, {"text": "naïve"}, 5.5),
-        Searched(2, "AAAAAAAAAAAAAAAAAAAAAA==", ["ä", "b"]),
+        Searched("AAAAAAAAAAAAAAAAAAAAAA==", ["ä", "b"]),
         Surveyed(0, [1, 2], [0.1, 0.1 + 0.2], [[0.5], [math.inf]], [[None], [0.1]], cuts=True),
-        Sealed(0, [(0, 2, 0.1 + 0.2, (math.inf,), (None,))], 0.95, 1, 10, None, None, None, 6.0),
+        Sealed(0, [(0, 2, 0.1 + 0.2, (math.inf,), (None,))], 0.95, 1, 10, None, None, 7, 6.0),
         Tested(0, 0, {"größe": {"kind": "exact", "value": 1.0}}, {"größe": 1.0}, None, 7.0),
     ]
 
