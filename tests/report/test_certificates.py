@@ -9,7 +9,7 @@ import pytest
 
 import fairway as fw
 from fairway.report import content, plots
-from fairway.report.certified import attempts, badge, cells, facts, to_json
+from fairway.report.certificates import attempts, badge, cells, facts, to_json
 from fairway.report.marks import Points
 from fairway.report.page import document
 from fairway.report.view import View
