@@ -214,11 +214,20 @@ def test_what_cannot_be_run_is_said(script, capsys, more, sentence):
     assert (code, sentence in err, err.count("\n")) == (2, True, 1)
 
 
-def test_a_script_that_breaks_is_said_with_its_line(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("import nowhere_to_be_found", "ModuleNotFoundError: No module named 'nowhere_to_be_found' ({path}, line 2)"),
+        ("x = (", "SyntaxError: '(' was never closed (broken.py, line 2)"),
+    ],
+)
+def test_a_script_that_breaks_is_said_with_its_line(tmp_path, monkeypatch, capsys, line, sentence):
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / "broken.py"
-    path.write_text("x = 1\nimport nowhere_to_be_found\n")
-    assert main(["run", str(path), "--trials", "1"]) == 2
-    assert "could not be loaded: ModuleNotFoundError: No module named 'nowhere_to_be_found'" in capsys.readouterr().err
+    path.write_text(f"x = 1\n{line}\n")
+    assert main(["run", "broken.py", "--trials", "1"]) == 2
+    said = sentence.format(path=path)
+    assert capsys.readouterr().err == f"fairway: broken.py could not be loaded: {said}\n"
 
 
 def test_version_names_what_is_installed(capsys):

@@ -41,3 +41,5 @@ def test_the_demo_ends_with_a_feasible_model_and_says_what_was_saved(capsys):
     assert "no, by" in next(line for line in out.splitlines() if "LightGBM's defaults" in line)
     assert "fairness checks paid" in out
     assert "s of training by stopping" in out
+    first = next(line for line in out.splitlines() if "passed" in line or "failed" in line)
+    assert [" ± " in first, " 9,000 " in first] == [True, True], first

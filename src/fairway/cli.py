@@ -11,7 +11,6 @@ import math
 import platform
 import sys
 import textwrap
-import traceback
 import webbrowser
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -26,11 +25,11 @@ from fairway.engine.events import Sealed, to_json
 from fairway.engine.record import TrialRecord, table
 from fairway.engine.verify import verify
 from fairway.errors import FairwayError, MissingDependency, UsageError
-from fairway.report import certified, content
+from fairway.report import certificates, content
 from fairway.report.view import View
-from fairway.runners.evaluate import describe
+from fairway.runners.evaluate import located
 from fairway.storage.sql import Database
-from fairway.text import counted, goal, params, plus_minus, shown
+from fairway.text import counted, goal, measured, params, shown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -106,7 +105,6 @@ _EPILOG = (
     "130 interrupted."
 )
 _WIDTH = 100  # letters of a line of a sentence
-_SENTENCE = 2000  # letters of a certificate's sentence
 _LONGEST = 320  # letters of a line, of which a table has five columns
 _PACKAGES = ("numpy", "scipy", "sqlalchemy", "scikit-learn", "lightgbm", "xgboost", "fairlearn", "optuna", "ray")
 _OPERANDS = {
@@ -140,10 +138,9 @@ def _certify(options: argparse.Namespace) -> int:
     except FairwayError:
         raise
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        raise UsageError(f"{describe(error)} ({last.filename}, line {last.lineno})") from error
-    document = certified.to_json(found) if options.json else None
-    _answer(options, document, *_certificate(found), *_table(*certified.attempts(study.problem, found)))
+        raise UsageError(located(error)) from error
+    document = certificates.to_json(found) if options.json else None
+    _answer(options, document, *_certificate(found), *_table(*certificates.attempts(study.problem, found)))
     return 0 if found.certified else 1
 
 
@@ -152,8 +149,8 @@ def _certificate(found: Certificate) -> list[str]:
     said = [f"certified: {found}" if found.certified else str(found)]
     said += [f"  {params(found.params, most=1000)}"] if found.certified else []
     said += [f"warning: {text}" for text in found.warnings]
-    wrapped = (textwrap.wrap(shown(each, _SENTENCE), _WIDTH, subsequent_indent="  ") for each in said)
-    return [line for lines in wrapped for line in lines]
+    whole = (shown(each, certificates.LONGEST_SENTENCE) for each in said)
+    return [line for each in whole for line in textwrap.wrap(each, _WIDTH, subsequent_indent="  ")]
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -201,8 +198,8 @@ def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
             "counts": view.counts,
             "ended": ledger.ended,
             "verdicts": [to_json(verdict) for verdict in ledger.verdicts],
-            "certificate": None if view.certificate is None else certified.to_json(view.certificate),
-            "notes": dict(ledger.notes),
+            "certificate": None if view.certificate is None else certificates.to_json(view.certificate),
+            "notes": dict(ledger.later.get(None, {})),
             "best": None if best is None else asdict(best),
             "trials": [asdict(record) for record in records],
         }
@@ -219,7 +216,7 @@ def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
         lines.append(f"      {params(best.params, most=1000)}")
     if view.certificate is not None:
         lines += _certificate(view.certificate)
-    elif badge := certified.badge(view):
+    elif badge := certificates.badge(view):
         lines.append(f"      {badge.words}")
     later = content.later(view)
     lines += ["measured later:", *(f"  {': '.join(filter(None, line))}" for line in later)] if later else []
@@ -305,10 +302,7 @@ def _delete(options: argparse.Namespace) -> int:
 
 
 def _metrics(record: TrialRecord) -> str:
-    pairs = ((name, value, record.errors.get(name)) for name, value in record.metrics.items())
-    return ", ".join(
-        f"{name} {value}" if value is None else f"{name} {plus_minus(value, e)}" for name, value, e in pairs
-    )
+    return measured(record.metrics.keys(), record.metrics.values(), record.errors)
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 import fairway as fw
 from fairway.constraints import equalized_odds_difference
+from fairway.report.certificates import attempts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -164,19 +165,19 @@ def main(seconds: float = 30.0, *, trials: int | None = None) -> None:
     table = Table(title=f"\nWhat was found, on the {_PARTS[1]:,} rows the search judged by", title_justify="left")
     for heading in ("", "auc", "eod", f"within {LIMIT}?"):
         table.add_column(heading, justify="left" if not heading else "right")
-    table.add_row("LightGBM's defaults, 100 rounds", *_judged(credit.auc(default), credit.eod(default)))
+    table.add_row("LightGBM's defaults, 100 rounds", *_shown(credit.auc(default), credit.eod(default)))
     if free is not None:
         eod = free.metrics["eod"]
         if eod is None:
             eod = credit.eod(credit.booster(free.params, rounds=free.step))
         label = f"best without the limit: trial {free.number}, round {free.step}"
-        table.add_row(label, *_judged(free.metrics["auc"], eod))
+        table.add_row(label, *_shown(free.metrics["auc"], eod))
     if best is None:
         table.add_row("[bold]best within the limit", "none found", "", "")
         console.print(table)
     else:
         label = f"[bold]best within the limit: trial {best.number}, round {best.step}"
-        table.add_row(label, *_judged(best.metrics["auc"], best.metrics["eod"]))
+        table.add_row(label, *_shown(best.metrics["auc"], best.metrics["eod"]))
         console.print(table)
         console.print("  " + ", ".join(f"{name} {value:.4g}" for name, value in best.params.items()))
     counts, costs = study.counts, study.costs
@@ -200,26 +201,20 @@ def _certify(console: Console, study: fw.Study, credit: Credit) -> None:
         f"Candidates from safe to bold, each tested on {_PARTS[2]:,} fresh rows until one fails:"
     )
     certificate = study.certify(credit.fresh, credit.objective)
+    headings, rows = attempts(study.problem, certificate)
     table = Table()
-    for heading in ("candidate", "auc, judging rows", "eod, judging rows", "eod, fresh rows", "p-value", ""):
-        table.add_column(heading, justify="left" if heading in ("candidate", "") else "right")
-    for tested in certificate.tested:
-        one, eod = tested.candidate, tested.findings[0]
-        table.add_row(
-            f"trial {one.number}, round {one.step}",
-            f"{one.objective:.4f}",
-            f"{one.values[0]:.3f} ± {one.errors[0]:.3f}",
-            f"{eod.value:.3f}",
-            f"{eod.p_value:.2g}",
-            "[green]passes" if tested.passed else "[red]fails",
-        )
+    for heading, *cells in zip(headings, *rows, strict=True):
+        width = max(map(len, (*heading.split(), *cells)))  # headings are broken between words, for 80 letters
+        table.add_column(heading, justify="right", width=width)
+    for row, tested in zip(rows, certificate.tested, strict=True):
+        table.add_row(*row, style="green" if tested.passed else "red")
     console.print(table)
     console.print(f"[bold]{'Certified' if certificate.certified else 'Not certified'}:[/bold] {certificate}")
     for warning in certificate.warnings:
         console.print(f"[yellow]{warning}")
 
 
-def _judged(auc: float | None, eod: float | None) -> tuple[str, str, str]:
+def _shown(auc: float | None, eod: float | None) -> tuple[str, str, str]:
     assert auc is not None
     assert eod is not None
     return f"{auc:.4f}", f"{eod:.3f}", "[green]yes" if eod <= LIMIT else f"[red]no, by {eod - LIMIT:.3f}"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +16,7 @@ from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.fresh import FreshRows
 from fairway.runners.certify import Evaluate
-from fairway.runners.evaluate import describe
+from fairway.runners.evaluate import located
 from fairway.study import Study
 
 _FUNCTIONS = ("train", "objective", "evaluate")
@@ -44,17 +43,11 @@ def load_fresh(
     function without parameters returns it, so that the rows are loaded only when they are needed.
     """
     study, module = _study(target)
-    rows = {id(value): name for name, value in reversed(vars(module).items()) if isinstance(value, FreshRows)}
-    names = [evaluate] if evaluate else [name for name in _FRESH if hasattr(module, name)] or list(rows.values())
-    if not names or not evaluate and names[0] not in _FRESH and len(names) > 1:
-        found = f"several fw.FreshRows ({', '.join(sorted(names))})" if names else f"no fw.FreshRows and no {_FRESH[0]}"
-        raise UsageError(f"{module.__file__} has {found}: name what evaluates a model on fresh rows with --evaluate")
-    given = _made(_attribute(module, names[0]))
+    name = evaluate or _first(module, _FRESH) or _only_fresh_rows(module)
+    given = _made(_attribute(module, name))
     if not callable(given):
         kind = type(given).__name__
-        raise UsageError(
-            f"{names[0]} in {module.__file__} is {kind}: fw.FreshRows or a function of a model is expected"
-        )
+        raise UsageError(f"{name} in {module.__file__} is {kind}: fw.FreshRows or a function of a model is expected")
     return study, given, _function(module, train, "--train")
 
 
@@ -73,13 +66,28 @@ def _made(found: Any) -> Any:
 
 
 def _function(module: ModuleType, given: str | None, option: str) -> Callable[[Trial], Any]:
-    path, names = module.__file__, [given] if given else [name for name in _FUNCTIONS if hasattr(module, name)]
-    if not names:
+    path, name = module.__file__, given or _first(module, _FUNCTIONS)
+    if name is None:
         raise UsageError(f"{path} has none of the functions {', '.join(_FUNCTIONS)}: name yours with {option}")
-    chosen = _attribute(module, names[0])
+    chosen = _attribute(module, name)
     if not callable(chosen):
-        raise UsageError(f"{names[0]} in {path} is {type(chosen).__name__}: a function of a trial is expected")
+        raise UsageError(f"{name} in {path} is {type(chosen).__name__}: a function of a trial is expected")
     return chosen  # type: ignore[no-any-return]
+
+
+def _first(module: ModuleType, names: Iterable[str]) -> str | None:
+    """The first of some names that a module has."""
+    return next((name for name in names if hasattr(module, name)), None)
+
+
+def _only_fresh_rows(module: ModuleType) -> str:
+    """The name of the one `fw.FreshRows` in a module; the same object under two names counts once."""
+    found = {id(value): name for name, value in reversed(vars(module).items()) if isinstance(value, FreshRows)}
+    if len(found) == 1:
+        return next(iter(found.values()))
+    names = f"several fw.FreshRows ({', '.join(sorted(found.values()))})"
+    has = names if found else f"no fw.FreshRows and no {_FRESH[0]}"
+    raise UsageError(f"{module.__file__} has {has}: name what evaluates a model on fresh rows with --evaluate")
 
 
 def _module(path: Path) -> ModuleType:
@@ -95,9 +103,7 @@ def _module(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        line = error.lineno if isinstance(error, SyntaxError) else last.lineno
-        raise UsageError(f"{path} could not be loaded: {describe(error)} ({last.filename}, line {line})") from error
+        raise UsageError(f"{path} could not be loaded: {located(error)}") from error
     cloudpickle.register_pickle_by_value(module)  # worker processes cannot import it
     return module
 

@@ -322,7 +322,7 @@ class Study:
     @property
     def notes(self) -> Mapping[str, Any]:
         """What was noted of the study."""
-        return dict(self.owner.ledger.notes)
+        return dict(self.owner.ledger.later.get(None, {}))
 
     @property
     def best(self) -> Best | None:

@@ -68,7 +68,7 @@ def beside(value: float, other: float) -> str:
 
 
 def rounded(value: float, error: float | None, other: float | None = None) -> str:
-    """A number with the digits that its error leaves sense in, and those that tell it from another on the same side.
+    """A number rounded to two digits of its error, unless rounding would move it across `other`.
 
     >>> rounded(0.07123, 0.012), rounded(0.2504, 0.012, 0.25), rounded(0.07123, None)
     ('0.071', '0.2504', '0.07123')
@@ -88,15 +88,23 @@ def plus_minus(value: float, error: float | None, other: float | None = None) ->
     >>> plus_minus(0.07123, 0.0119), plus_minus(12.0, None), plus_minus(5120.0, 210.0)
     ('0.071 ± 0.012', '12', '5,120 ± 210')
     """
-    shown = rounded(value, error, other)
+    return f"{rounded(value, error, other)} {rounded_error(error)}".rstrip()
+
+
+def rounded_error(error: float | None) -> str:
+    """An error in two digits, after its sign; empty if it is unknown.
+
+    >>> rounded_error(0.0119), rounded_error(None)
+    ('± 0.012', '')
+    """
     if error is None or math.isnan(error):
-        return shown
+        return ""
     decimals = _decimals(error)
-    return f"{shown} ± {number(float(f'{error:.2g}')) if decimals is None else f'{error:,.{decimals}f}'}"
+    return f"± {number(float(f'{error:.2g}')) if decimals is None else f'{error:,.{decimals}f}'}"
 
 
 def _decimals(error: float | None) -> int | None:
-    """The decimals that show two digits of an error; None where fixed decimals are no good."""
+    """The decimals that show two digits of an error; None if the error is unknown, below 1e-6, or at least 1e15."""
     if error is None or not 1e-6 <= error < 1e15:  # noqa: PLR2004
         return None
     return max(1 - math.floor(math.log10(float(f"{error:.2g}"))), 0)
@@ -111,6 +119,15 @@ def percent(share: float) -> str:
     if 0.0 < share < 0.005 or 0.995 < share < 1.0:  # noqa: PLR2004
         return "<1%" if share < 1.0 / 2.0 else ">99%"
     return f"{share:.0%}" if share < 100.0 else ">9,999%"  # noqa: PLR2004
+
+
+def confidence(share: float) -> str:
+    """A confidence in percent, with the digits that `percent` would drop.
+
+    >>> confidence(0.95), confidence(0.995)
+    ('95%', '99.5%')
+    """
+    return f"{100.0 * share:.4g}%"
 
 
 def unit(longest: float) -> tuple[float, str]:
@@ -136,10 +153,10 @@ def limit(constraint: Constraint) -> str:
     """A constraint's limit as a formula, with the confidence at which a search keeps it.
 
     >>> import fairway as fw
-    >>> limit(fw.AtMost("eod", 0.25)), limit(fw.AtMost("eod", 0.1, confidence=0.9)), bound(fw.AtMost("eod", 0.25))
-    ('≤ 0.25', '≤ 0.1 at 90%', 'at most 0.25')
+    >>> limit(fw.AtMost("eod", 0.25)), limit(fw.AtMost("eod", 0.1, confidence=0.9))
+    ('≤ 0.25', '≤ 0.1 at 90%')
     """
-    sure = "" if constraint.confidence is None else f" at {100.0 * constraint.confidence:.4g}%"
+    sure = "" if constraint.confidence is None else f" at {confidence(constraint.confidence)}"
     return f"{'≤' if constraint.sign > 0 else '≥'} {constraint.threshold:g}{sure}"
 
 
@@ -153,8 +170,13 @@ def limits(problem: Problem) -> str:
     return "the limit" if len(problem.constraints) == 1 else "the limits"
 
 
-def bound(constraint: Constraint) -> str:
-    """A constraint's limit in words, without its confidence."""
+def limit_in_words(constraint: Constraint) -> str:
+    """A constraint's limit in words, without its confidence.
+
+    >>> import fairway as fw
+    >>> limit_in_words(fw.AtMost("eod", 0.25))
+    'at most 0.25'
+    """
     return f"at {'most' if constraint.sign > 0 else 'least'} {constraint.threshold:g}"
 
 
@@ -199,9 +221,9 @@ def distance(
     decides = value if compared is None else compared
     what = f"{named(constraint.metric)} {plus_minus(value, error, constraint.threshold)}"
     if constraint.confidence is not None:
-        sure = f"{100.0 * constraint.confidence:.4g}%"
-        what += f", its bound at {sure} {rounded(decides, error, constraint.threshold)},"
-    where, over = f"its limit of {bound(constraint)}", constraint.sign * (decides - constraint.threshold)
+        sure = f"its bound at {confidence(constraint.confidence)}"
+        what += f", {sure} {rounded(decides, error, constraint.threshold)},"
+    where, over = f"its limit of {limit_in_words(constraint)}", constraint.sign * (decides - constraint.threshold)
     if over == 0.0:
         return f"{what} is exactly {where}."
     if over != over:  # noqa: PLR0124 - NaN

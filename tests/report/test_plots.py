@@ -549,7 +549,7 @@ def test_errors_are_shown_when_pointed_at_and_drawn_only_for_the_best(make_study
     chart.save(tmp_path / "limits.svg")
     plain = make_study()
     plain.tell(plain.ask(), auc=0.5, eod=0.1)
-    assert "standard error" not in plots.limits(plain).caption
+    assert "Bars" not in plots.limits(plain).caption
 
 
 @pytest.mark.parametrize(("limit", "anchor"), [(0.3, "left"), (5.0, "right")])

@@ -16,7 +16,7 @@ from fairway.engine.ledger import Course
 from fairway.evidence import Decisions, Evidence, from_json, rows_needed
 from fairway.parameters import Value
 from fairway.problem import Constraint, Problem
-from fairway.text import beside, bound, counted, named, number, percent
+from fairway.text import beside, confidence, counted, limit_in_words, named, number, percent
 
 _FAR = 2.0  # a share of positive decisions above so many times the base rate, or below that part of it, is told
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -157,7 +157,9 @@ class Certificate:
         return self._granted() if self.certified else self._refused()
 
     def _granted(self) -> str:
-        limits = " and ".join(f"{named(each.constraint.metric)} is {bound(each.constraint)}" for each in self.findings)
+        limits = " and ".join(
+            f"{named(each.constraint.metric)} is {limit_in_words(each.constraint)}" for each in self.findings
+        )
         values = ", ".join(
             f"{'' if len(self.findings) == 1 else named(each.constraint.metric) + ' '}{_measured(each)}"
             for each in self.findings
@@ -165,7 +167,7 @@ class Certificate:
         about = "about " if self.approximate else ""
         shared = "" if self.uses == 1 else f", as one of {self.uses} certificates that share the level"
         return (
-            f"{limits} with {about}{100 * self.confidence:.4g}% confidence{shared}, for rows drawn like these "
+            f"{limits} with {about}{confidence(self.confidence)} confidence{shared}, for rows drawn like these "
             f"({values}; trial {self.number}, step {self.step}; {_place(self.chosen, len(self.tested))}"
             f"{self._unchecked()})."
         )
@@ -176,7 +178,7 @@ class Certificate:
 
     def _refused(self) -> str:
         failed = ", ".join(
-            f"{named(each.constraint.metric)} {_measured(each)} where {bound(each.constraint)} is allowed "
+            f"{named(each.constraint.metric)} {_measured(each)} where {limit_in_words(each.constraint)} is allowed "
             f"(p = {each.p_value:.2g})"
             for each in self._failed
         )
@@ -191,9 +193,9 @@ class Certificate:
 
     def _elsewhere(self) -> str:
         """Whether a lower level would have been passed, which these rows cannot certify any more."""
-        for confidence in _OTHER_LEVELS:
-            if confidence < self.confidence and self.attempt.p_value <= level_of(confidence, self.uses):
-                return f" At {confidence:.0%} confidence it would have passed, which needs other fresh rows."
+        for lower in _OTHER_LEVELS:
+            if lower < self.confidence and self.attempt.p_value <= level_of(lower, self.uses):
+                return f" At {confidence(lower)} confidence it would have passed, which needs other fresh rows."
         return ""
 
 

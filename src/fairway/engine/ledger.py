@@ -89,7 +89,7 @@ class Ledger:
         self.best: tuple[int, Checkpoint] | None = None  # the best feasible checkpoint, and its trial
         self.best_ignoring_limits: tuple[int, Checkpoint] | None = None
         self.train_saved_ns = 0
-        self.notes: Mapping[str, Any] = {}  # of the study
+        self.later: Mapping[int | None, Mapping[str, Any]] = {}  # noted later, by trial; None is the study
         self.searched: list[Searched] = []  # rows that the search saw
         self.certifications: list[Certification] = []
 
@@ -133,10 +133,10 @@ class Ledger:
             self._tested(event)
 
     def _noted(self, event: Noted) -> None:
-        if event.number is None:
-            self.notes = {**self.notes, **event.notes}
-        elif event.number < len(self.courses):
-            course = self.courses[event.number]
+        number = event.number
+        self.later = {**self.later, number: {**self.later.get(number, {}), **event.notes}}
+        if number is not None and number < len(self.courses):
+            course = self.courses[number]
             course.notes = {**course.notes, **event.notes}
 
     def _tested(self, event: Tested) -> None:

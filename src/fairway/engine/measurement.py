@@ -11,6 +11,7 @@ from fairway.errors import UsageError
 from fairway.folds import Folds
 from fairway.measured import Measured
 from fairway.problem import Constraint, Problem
+from fairway.text import confidence
 
 Given: TypeAlias = float | Folds | Callable[..., float | Folds]
 """A metric as the user reports it: a value (maybe `Measured`), or a callable that measures it."""
@@ -113,7 +114,7 @@ def hopeless_warning(constraint: Constraint, given: Any, error: float | None) ->
     """
     room = constraint.sign * (constraint.threshold - (0.0 if constraint.sign > 0 else 1.0))
     needed = constraint.z * (error or 0.0)
-    if not 0.0 < room < needed:
+    if constraint.confidence is None or not 0.0 < room < needed:
         return ""
     times = (needed / room) ** 2
     rows = given.rows if isinstance(given, Measured) else None
@@ -121,8 +122,8 @@ def hopeless_warning(constraint: Constraint, given: Any, error: float | None) ->
         f"{times:.1f} times as many rows" if rows is None else f"about {math.ceil(times * rows):,} rows, not {rows:,},"
     )
     return (
-        f"{constraint.metric} is known to ± {needed:.3g} at {constraint.confidence:.0%} confidence, more than the "
-        f"limit of {constraint.threshold:g} leaves: no model can pass on these rows; {more} would be needed"
+        f"{constraint.metric} is known to ± {needed:.3g} at {confidence(constraint.confidence)} confidence, more than "
+        f"the limit of {constraint.threshold:g} leaves: no model can pass on these rows; {more} would be needed"
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fairway.engine.ledger import Course
 from fairway.parameters import Choice, Float, Int, Parameter
-from fairway.report.certified import badge, section
+from fairway.report.certificates import badge, section
 from fairway.report.chart import Chart
 from fairway.report.summary import summarize
 from fairway.report.view import STRATA, View

@@ -20,6 +20,7 @@ from fairway.text import (
     percent,
     plus_minus,
     rounded,
+    rounded_error,
     shown,
 )
 
@@ -244,8 +245,8 @@ def _fact(constraint: Constraint, value: float | None, error: float | None) -> F
         note += f": bound {rounded(compared, error, constraint.threshold)}"
     side, role = ("to spare", "valid") if over <= 0.0 else ("beyond", "invalid")
     note += f", {abs(over):.2g} {side} on the judging rows"
-    value_, _, error_ = plus_minus(value, error, constraint.threshold).partition(" ± ")
-    return Fact(named(constraint.metric), value_, note, role, error_ and f"± {error_}")
+    value_ = rounded(value, error, constraint.threshold)
+    return Fact(named(constraint.metric), value_, note, role, rounded_error(error))
 
 
 def _were(names: list[str]) -> str:

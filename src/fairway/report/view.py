@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fairway import feasibility
 from fairway.engine.certificate import Certificate, certificate
 from fairway.engine.certification import latest
-from fairway.engine.events import Judged, Noted, Opened, Reported, Status
+from fairway.engine.events import Judged, Opened, Reported, Status
 from fairway.engine.identity import Identity
 from fairway.engine.ledger import Course, Ledger
 from fairway.engine.log import Log
@@ -80,7 +80,6 @@ class View:
         self.problem: Problem = self.identity.problem
         self._summaries = Ledger(self.space, self.problem, self.identity.seed or 0)
         self.ledger = self._summaries
-        self.later: Mapping[int | None, Mapping[str, Any]] = {}  # what `study.note` said, by trial; None is the study
         self._certificate: tuple[int, Certificate] | None = None  # the latest and its number; it never changes
         self.update()
 
@@ -106,8 +105,6 @@ class View:
                 return False
             for event in events:
                 self._summaries.replay(event)
-                if isinstance(event, Noted):
-                    self.later = {**self.later, event.number: {**self.later.get(event.number, {}), **event.notes}}
             ledger = self._summaries.still()
             for batch in self.log.reports(ledger.running):
                 ledger.replay(batch)
@@ -169,6 +166,11 @@ class View:
     def verdicts(self) -> Sequence[Judged]:
         """What the terminator said."""
         return self.ledger.verdicts
+
+    @property
+    def later(self) -> Mapping[int | None, Mapping[str, Any]]:
+        """What was noted later, by trial; None is the study."""
+        return self.ledger.later
 
     @property
     def ended(self) -> str | None:

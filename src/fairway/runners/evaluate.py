@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -54,3 +55,11 @@ def describe(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - the user's
         text = ""
     return f"{type(error).__name__}: {text}{notes}" if text else f"{type(error).__name__}{notes}"
+
+
+def located(error: BaseException) -> str:
+    """A raised exception, described, with the file and the line it comes from; a syntax error names them itself."""
+    if isinstance(error, SyntaxError):
+        return describe(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{describe(error)} ({last.filename}, line {last.lineno})"

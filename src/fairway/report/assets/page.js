@@ -158,7 +158,7 @@ const fairway = (() => {
     return String(Number(value.toPrecision(5)));
   }
 
-  function plusMinus(value, error) {  // as text.plus_minus does
+  function plusMinus(value, error) {  // like text.plus_minus, without separators
     if (typeof value !== "number" || !(error >= 1e-6)) return `${brief(value)} ± ${brief(error)}`;
     const decimals = Math.max(1 - Math.floor(Math.log10(Number(error.toPrecision(2)))), 0);
     return `${value.toFixed(decimals)} ± ${error.toFixed(decimals)}`;

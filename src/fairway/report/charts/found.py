@@ -127,7 +127,7 @@ def limits(study: Study | View, constraint: str | None = None) -> Chart:
     caption = "Each point is the checkpoint that stands for a trial; the tinted side is allowed."
     caption += f" {counted(unmeasured, 'trial')} without a point: no check was paid for." if unmeasured else ""
     marks = [mark for panel in panels for mark in panel.marks if isinstance(mark, Points)]
-    caption += " Bars are one standard error." if any(mark.error is not None for mark in marks) else ""
+    caption += " Bars are one error." if any(mark.error is not None for mark in marks) else ""
     caption += (
         " The square is the certified model on fresh rows." if any(mark.name == _CERTIFIED for mark in marks) else ""
     )

@@ -10,13 +10,15 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from fairway.engine.certificate import Attempt, Certificate, Finding
 from fairway.problem import Problem
 from fairway.report.view import View
-from fairway.text import beside, bound, counted, limits, named, number, percent, plus_minus, shown
+from fairway.text import beside, confidence, counted, limit_in_words, limits, named, number, percent, plus_minus, shown
 
 Kind: TypeAlias = Literal["certified", "refused", "open"]
 """A certificate was given, was refused, or was not asked for yet."""
 
+LONGEST_SENTENCE = 2000
+"""Letters of a certificate's sentence, or of a warning."""
+
 _REFUSED = "not certified"
-_LONG = 2000  # letters of a sentence
 
 
 class Badge(NamedTuple):
@@ -56,7 +58,7 @@ def badge(view: View) -> Badge | None:
 
 @lru_cache(maxsize=16)  # a sentence may take a second: it says how many rows would have done
 def _badge(certificate: Certificate) -> Badge:
-    sentence, n = shown(certificate, _LONG), len(certificate.warnings)
+    sentence, n = shown(certificate, LONGEST_SENTENCE), len(certificate.warnings)
     if certificate.certified:
         mind = f" Mind the warning{'s' * (n > 1)} below." if n else ""
         return Badge("certified", "certified", sentence + mind)
@@ -118,7 +120,7 @@ def facts(certificate: Certificate) -> list[tuple[str, str]]:
     """How the certificate was made, line by line."""
     shares, overlap = certificate.positive_share, certificate.overlap
     told = [
-        ("confidence", f"{100.0 * certificate.confidence:.4g}%{' (about)' if certificate.approximate else ''}"),
+        ("confidence", f"{confidence(certificate.confidence)}{' (about)' if certificate.approximate else ''}"),
         ("uses of these rows", str(certificate.uses)),
         ("candidates tested", f"{len(certificate.tested)} of {certificate.candidates}"),
     ]
@@ -142,7 +144,7 @@ def section(problem: Problem, certificate: Certificate) -> dict[str, Any]:
         "number": certificate.number,
         "title": f"The certificate: {which}" if certificate.certified else f"No certificate: {which} failed",
         "facts": [[label, value] for label, value in facts(certificate)],
-        "warnings": [shown(warning, _LONG) for warning in certificate.warnings],
+        "warnings": [shown(warning, LONGEST_SENTENCE) for warning in certificate.warnings],
         "attempts": attempts(problem, certificate)._asdict(),
         "cells": cells(certificate)._asdict(),
     }
@@ -200,7 +202,7 @@ def _attempt_json(one: Attempt) -> dict[str, Any]:
 def _finding_json(finding: Finding) -> dict[str, Any]:
     evidence = finding.evidence
     return {
-        "limit": bound(finding.constraint),
+        "limit": limit_in_words(finding.constraint),
         "value": finding.value,
         "error": evidence.error if math.isfinite(evidence.error) else None,
         "rows": evidence.rows,

@@ -9,7 +9,7 @@ import pytest
 
 import fairway as fw
 from fairway.report import content, plots
-from fairway.report.certified import attempts, badge, cells, facts, to_json
+from fairway.report.certificates import attempts, badge, cells, facts, to_json
 from fairway.report.marks import Points
 from fairway.report.page import document
 from fairway.report.view import View
@@ -185,7 +185,7 @@ def test_the_picture_of_the_limits_has_bars_for_the_best_and_for_the_certified_m
     assert all(points[name].error is None for name in points if name not in ("best", fresh.name))
     drawn = next(trace for trace in chart.plotly()["data"] if trace["name"] == fresh.name)
     assert drawn["error_x"]["array"] == [fresh.error]
-    assert "Bars are one standard error. The square is the certified model on fresh rows." in chart.caption
+    assert "Bars are one error. The square is the certified model on fresh rows." in chart.caption
 
 
 def test_hostile_groups_are_texts():
