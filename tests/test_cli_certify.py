@@ -117,7 +117,7 @@ def test_what_is_not_certified_has_exit_code_1(write, url, capsys):  # noqa: F81
         ("", ["--evaluate", "absent"], "has no 'absent'"),
         ("", ["--train", "absent"], "has no 'absent'"),
         ("", ["--evaluate", "x"], "x in "),
-        ("", ["--evaluate", "broken"], "KeyError: 'income', raised by evaluate, for trial"),
+        ("", ["--evaluate", "broken"], "KeyError: 'income', raised by evaluate for trial"),
         ("", ["--confidence", "0.2"], "confidence=0.2: at least 0.5 is expected"),
         ("other = fw.FreshRows(x, truth, groups=group, parity=demographic_parity_difference)", [], "has several fw.Fr"),
         ("del held_out", [], "has no fw.FreshRows and no fresh: name what evaluates"),
