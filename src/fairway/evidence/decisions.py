@@ -222,7 +222,11 @@ class Decisions(Evidence):
 
 
 def digest(decisions: Any) -> str:
-    """The SHA-256 of decisions, one byte for each: two models with the same digest decide alike on the same rows."""
+    """The SHA-256 of decisions, one byte each: models with the same digest decide alike on the same rows.
+
+    >>> digest([1, 0, 1]) == digest([True, False, True]) != digest([1, 1, 0])
+    True
+    """
     return hashlib.sha256(labels(decisions, "decisions").astype(np.uint8).tobytes()).hexdigest()
 
 
