@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import math
 from typing import ClassVar
 
@@ -144,6 +145,22 @@ def test_sizes_are_exact_and_latencies_are_quantiles():
     assert own["seconds"].value > 0
 
 
+def test_calls_are_timed_as_latency_times_them():
+    states = []
+    predict = lambda model, rows: states.append((gc.isenabled(), len(rows)))
+    rows = fw.FreshRows(X[REST], Y[REST], predict=predict, seconds=functools.partial(latency, batch=7))
+    assert rows(None)["seconds"].rows == 300
+    assert states == [(True, 7)] * 3 + [(False, 7)] * 300  # those that warm up do not count
+    for metric, own, sentence in (
+        (latency, lambda model, rows: iter(rows), "which has computed nothing yet"),
+        (functools.partial(latency, batch=0), predict, "batch=0: a whole number of at least 1"),
+        (functools.partial(latency, quantile=95), predict, "did you mean 0.95"),
+    ):
+        with pytest.raises(fw.UsageError, match=sentence):
+            fw.FreshRows(X[REST], Y[REST], predict=own, seconds=metric)(None)
+    assert isinstance(fw.FreshRows(X[REST], Y[REST], bytes=model_size)({"no": "predict"})["bytes"], Exact)
+
+
 def test_any_other_metric_is_bootstrapped_with_what_it_takes():
     def largest_error(truth, decision, groups):
         return max(float((truth != decision)[groups == which].mean()) for which in (0, 1))
@@ -201,7 +218,7 @@ def test_a_study_certifies_several_limits_on_fresh_rows():
     ("more", "sentence"),
     [
         ({"truth": Y[:5]}, "truth has 5 rows where 600 are expected"),
-        ({"groups": GROUP[:5]}, "groups has 5 rows and rows has 600: equal lengths are expected"),
+        ({"groups": GROUP[:5]}, "groups has 5 rows where 600 are expected"),
         ({"groups": [None, *GROUP[601:]]}, "groups has missing values: give these rows a group of their own"),
         ({"groups": ["all"] * 600}, "group has only 'all': at least two groups are expected"),
         ({"weights": [1.0]}, "weights has 1 rows where 600 are expected"),
@@ -216,14 +233,14 @@ def test_a_study_certifies_several_limits_on_fresh_rows():
         ({"rows": "a text"}, "rows is a str: an array, a DataFrame or a list is expected"),
         ({"rows": {"x": 1}}, "rows is a dict: an array, a DataFrame or a list is expected"),
         ({"rows": np.float64(3)}, "rows is a float64: an array, a DataFrame or a list is expected"),
-        ({"rows": []}, "rows is empty: at least one fresh row is expected"),
+        ({"rows": []}, "rows is empty: at least one row is expected"),
         ({"groups": None}, "parity compares groups: pass groups=, the group of each row"),
         ({"parity": 0.1}, "parity=0.1: a metric, such as equalized_odds_difference, is expected"),
         ({"threshold": "half"}, "threshold='half': a number, or a function of the model, is expected"),
         ({"predict": "proba"}, "predict='proba': a function of a model and rows is expected"),
         (
             {"weights": np.linspace(1, 2, 600), "own": lambda truth, decision: 0.0},
-            "weights came, but the metric of own takes no sample_weight",
+            "weights were given, but the metric of own takes no sample_weight",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -237,7 +254,7 @@ def test_a_metric_of_ones_own_that_needs_groups_and_a_missing_limit_are_said():
     for metric in (functools.partial(group_gap, accuracy_score), lambda truth, decision, groups: 0.0):
         with pytest.raises(fw.UsageError, match="own compares groups: pass groups="):
             fw.FreshRows(X[REST], Y[REST], own=metric)
-    with pytest.raises(fw.UsageError, match="no limit came; give each by name, as in eod=equalized_odds_difference"):
+    with pytest.raises(fw.UsageError, match="no metric was given; name one for each limit, as in eod="):
         fw.FreshRows(X[REST], Y[REST], groups=GROUP[REST])
 
 
@@ -259,8 +276,8 @@ class Odd:
         (Odd(np.zeros(5)), r"the model returned shape \(5,\) for 600 rows: one probability or label each is expected"),
         (Odd(np.zeros((600, 3))), r"the model returned shape \(600, 3\) for 600 rows"),
         (Odd(np.full(600, math.nan)), "the model returned NaN for some rows: probabilities or labels are expected"),
-        (Odd(np.where(Y[REST], "yes", "no")), "what the model returned has the labels 'no', 'yes': 0 and 1 are exp"),
-        (Odd(np.arange(600) % 3), "what the model returned has the labels '?0'?, '?1'?, '?2'?"),
+        (Odd(np.where(Y[REST], "yes", "no")), "predictions has the labels 'no', 'yes': 0 and 1 are exp"),
+        (Odd(np.arange(600) % 3), "predictions has the labels '?0'?, '?1'?, '?2'?"),
         (Odd(np.linspace(-3, 3, 600)), "the model returned values from -3 to 3: probabilities or labels are expected"),
         ({"weights": [1]}, "the model is a dict without predict: give FreshRows predict=lambda model, rows: ..."),
         (None, "the model is a NoneType without predict"),

@@ -6,7 +6,6 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
-from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,24 +13,24 @@ from numpy.typing import NDArray
 
 from fairway import constraints
 from fairway.checks import is_number
-from fairway.constraints.rows import column, count_rows, group_names, grouped, labels, take
+from fairway.constraints.cost import call_seconds
+from fairway.constraints.rows import (
+    clusters_of,
+    column,
+    count_rows,
+    group_names,
+    labels,
+    numbered_groups,
+    same_length,
+    weights_of,
+)
 from fairway.errors import UsageError
 from fairway.evidence import Decisions, Evidence, Exact, Quantile, Resampled
-from fairway.evidence.variables import clusters_of, same_length, weights_of
+from fairway.evidence.decisions import METRICS
 
 Metric: TypeAlias = Callable[..., Any]
 
-FAIRNESS = (
-    constraints.equalized_odds_difference,
-    constraints.equalized_odds_ratio,
-    constraints.equal_opportunity_difference,
-    constraints.demographic_parity_difference,
-    constraints.demographic_parity_ratio,
-)
-"""The metrics that `Decisions` has an exact test for."""
-
 _CALLS = 300  # timed for a limit on latency
-_WARM_UP = 3
 _PROBABILITY = 0.5  # the threshold that is meant for probabilities
 
 
@@ -76,7 +75,9 @@ class FreshRows:
         if predict is not None and not callable(predict):
             raise UsageError(f"FreshRows: predict={predict!r}: a function of a model and rows is expected")
         if not limits:
-            raise UsageError("FreshRows: no limit came; give each by name, as in eod=equalized_odds_difference")
+            raise UsageError(
+                "FreshRows: no metric was given; name one for each limit, as in eod=equalized_odds_difference"
+            )
         self.rows = rows.tocsr() if hasattr(rows, "tocsr") else rows
         self._threshold, self._predict, self._limits = threshold, predict, limits
         self._weights, self._clusters = weights, clusters
@@ -86,7 +87,7 @@ class FreshRows:
             same_length("truth", self._truth, n)
             weights_of(weights, n)
             clusters_of(clusters, n)
-            self._groups = None if groups is None else _named(self._truth, groups)
+            self._groups = None if groups is None else _named(groups, n)
             for name, metric in limits.items():
                 self._check(name, metric)
         except UsageError as error:
@@ -97,20 +98,20 @@ class FreshRows:
 
     def __call__(self, model: Any) -> dict[str, Evidence]:
         """What these rows say of each limit of a model."""
-        costs = all(cost(metric) is not None for metric in self._limits.values())
+        costs = all(cost_metric(metric) is not None for metric in self._limits.values())
         decided = None if costs else self.decide(model)
         return {name: self._evidence(metric, model, decided) for name, metric in self._limits.items()}
 
     def decide(self, model: Any) -> NDArray[np.int64]:
         """The model's decisions, 0 or 1 for each row."""
-        said = np.asarray(self._predictor(model, "predict_proba", "predict")(self.rows))
+        said = np.asarray(_predictor(model, self._predict, "predict_proba", "predict")(self.rows))
         if said.ndim == 2 and said.shape[1] in (1, 2):  # noqa: PLR2004 - of the positive class, or of both
             said = said[:, -1]
         if said.shape != (len(self),):
             raise UsageError(
                 f"the model returned shape {said.shape} for {len(self)} rows: one probability or label each is expected"
             )
-        return labels(self._above(model, said) if said.dtype.kind == "f" else said, "what the model returned")
+        return labels(self._above(model, said) if said.dtype.kind == "f" else said, "predictions")
 
     def _above(self, model: Any, said: NDArray[Any]) -> NDArray[Any]:
         """Labels as they are; 1 where anything else is at least the threshold."""
@@ -128,44 +129,29 @@ class FreshRows:
             raise UsageError(f"FreshRows: threshold returned {threshold!r}: a number is expected")
         return said >= threshold
 
-    def _predictor(self, model: Any, *methods: str) -> Callable[[Any], Any]:
-        """What makes predictions of rows."""
-        if self._predict is not None:
-            return partial(self._predict, model)
-        if type(model).__module__.startswith("xgboost.") and type(model).__name__ == "Booster":
-            matrix = importlib.import_module("xgboost").DMatrix
-            return lambda rows: model.predict(matrix(rows, enable_categorical=True))
-        found = next((getattr(model, name) for name in methods if hasattr(model, name)), model)
-        if not callable(found):
-            raise UsageError(
-                f"the model is a {type(model).__name__} without predict: give FreshRows predict=lambda model, rows: ..."
-            )
-        made: Callable[[Any], Any] = found
-        return made
-
     def _check(self, name: str, metric: Metric) -> None:
         """Raise a `UsageError` if a limit cannot be evaluated on these rows, whatever the model."""
         if not callable(metric):
             raise UsageError(f"{name}={metric!r}: a metric, such as equalized_odds_difference, is expected")
-        if cost(metric) is not None:
+        if cost_metric(metric) is not None:
             return
-        if self._groups is None and (metric in FAIRNESS or _needs_groups(metric)):
+        if self._groups is None and (metric in METRICS or _needs_groups(metric)):
             raise UsageError(f"{name} compares groups: pass groups=, the group of each row")
-        if metric in FAIRNESS:
+        if metric in METRICS:
             self._decisions(metric, labels(self._truth, "truth"))
         elif self._weights is not None and "sample_weight" not in _parameters(metric):
-            raise UsageError(f"weights came, but the metric of {name} takes no sample_weight: give it that argument")
+            raise UsageError(
+                f"weights were given, but the metric of {name} takes no sample_weight: give it that argument"
+            )
 
     def _decisions(self, metric: Metric, decided: NDArray[np.int64]) -> Decisions:
         return Decisions(metric, self._truth, decided, self._groups, weights=self._weights, clusters=self._clusters)
 
     def _evidence(self, metric: Metric, model: Any, decided: NDArray[np.int64] | None) -> Evidence:
-        if cost(metric) is constraints.model_size:
-            return Exact(float(metric(model)))
-        if cost(metric) is constraints.latency:
-            return self._times(model, **getattr(metric, "keywords", {}))
+        if cost_metric(metric) is not None:
+            return cost_evidence(metric, model, self.rows, predict=self._predict)
         assert decided is not None
-        if metric in FAIRNESS:
+        if metric in METRICS:
             return self._decisions(metric, decided)
         by_place, by_name = [self._truth, decided], dict[str, Any]()
         if self._groups is not None and "sensitive_features" in _parameters(metric):
@@ -182,32 +168,49 @@ class FreshRows:
         found = measure(*columns)
         return found if isinstance(found, Evidence) else Resampled(measure, *columns, clusters=self._clusters)
 
-    def _times(self, model: Any, *, quantile: float = 0.95, batch: int | None = 1, **_: Any) -> Quantile:
-        """The seconds of single calls, as `latency` measures them."""
-        n, times = len(self), list[float]()
-        size, predict = n if batch is None else batch, self._predictor(model, "predict")
-        for i in range(_CALLS + _WARM_UP):
-            rows = take(self.rows, (np.arange(size) + i * size) % n)
-            began = perf_counter()
-            predict(rows)
-            times.append(perf_counter() - began)
-        return Quantile(times[_WARM_UP:], quantile)
 
-
-def _named(truth: NDArray[Any], groups: Any) -> NDArray[Any]:
+def _named(groups: Any, rows: int) -> NDArray[Any]:
     """The group of each row, (n,); several columns are joined to one name."""
-    try:
-        number, keys, _ = grouped(truth, truth, groups, None)
-    except UsageError as error:
-        raise UsageError(str(error).replace("sensitive_features", "groups").replace("y_true", "rows")) from None
+    number, keys = numbered_groups(groups, "groups")
+    same_length("groups", number, rows)
     names = group_names(keys) if any(isinstance(key, tuple) for key in keys) else keys
     return np.array(names)[number]
 
 
-def cost(metric: Metric) -> Metric | None:
+def cost_metric(metric: Metric) -> Metric | None:
     """`latency` or `model_size`, if a metric is one of them, maybe with arguments fixed by `functools.partial`."""
     function = metric.func if isinstance(metric, partial) else metric
     return function if function in (constraints.latency, constraints.model_size) else None
+
+
+def cost_evidence(
+    metric: Metric, model: Any, rows: Any, *, predict: Callable[[Any, Any], Any] | None = None
+) -> Exact | Quantile:
+    """Evidence for what a model costs, by a metric that `cost_metric` knows: its size, or the seconds of single calls.
+
+    `predict` is a function of the model and rows, for a model that is none itself and has no method of that name.
+    """
+    if cost_metric(metric) is constraints.model_size:
+        return Exact(float(metric(model)))
+    settings, predictor = getattr(metric, "keywords", {}), _predictor(model, predict, "predict")
+    (times,) = call_seconds(predictor, rows, settings.get("batch", 1), blocks=1, calls=_CALLS, seconds=0.0)
+    return Quantile(times, settings.get("quantile", 0.95))
+
+
+def _predictor(model: Any, predict: Callable[[Any, Any], Any] | None, *methods: str) -> Callable[[Any], Any]:
+    """What makes predictions of rows: `predict` if it is given, else the first of the model's methods, or the model."""
+    if predict is not None:
+        return partial(predict, model)
+    if type(model).__module__.startswith("xgboost.") and type(model).__name__ == "Booster":
+        matrix = importlib.import_module("xgboost").DMatrix
+        return lambda rows: model.predict(matrix(rows, enable_categorical=True))
+    found = next((getattr(model, name) for name in methods if hasattr(model, name)), model)
+    if not callable(found):
+        raise UsageError(
+            f"the model is a {type(model).__name__} without predict: give FreshRows predict=lambda model, rows: ..."
+        )
+    made: Callable[[Any], Any] = found
+    return made
 
 
 def _parameters(metric: Metric) -> Mapping[str, inspect.Parameter]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway.checks import is_number
-from fairway.constraints.rows import count_rows
+from fairway.constraints.rows import count_rows, missing
 
 _NUMBERS = "biuf"  # numpy's kinds of them
 _CELLS = 4_000_000  # numbers that are hashed at a time
@@ -74,7 +74,7 @@ def _cells(value: Any) -> Iterator[float | str]:
     elif isinstance(value, bool | np.bool_) or is_number(value):
         yield float(value) + 0.0
     else:
-        yield math.nan if value is None or type(value).__name__ in ("NAType", "NaTType") else str(value)
+        yield math.nan if missing(value) else str(value)
 
 
 def pack(hashed: NDArray[np.uint64]) -> str:
@@ -90,9 +90,9 @@ def unpack(packed: str) -> NDArray[np.uint64]:
 def overlap(fresh: NDArray[np.uint64], others: NDArray[np.uint64]) -> tuple[int, bool]:
     """How many fresh rows equal one of the others, and whether that is more than duplicates explain.
 
-    Rows of one table may be equal by chance. Then a fresh row equals one of the others about as often as one of the
-    others equals another of them. Found are too many beyond that share by four errors (those of the share itself by
-    Wilson, 1927) and one in a hundred, or all of them where no two of the others are equal.
+    Rows of one table may be equal by chance. Let s be the share of the others that have a twin among them (Wilson's
+    upper bound at z = 4, 1927). Of n fresh rows, more than n s + 4 sqrt(n s (1 - s)) + n / 100 are too many; so are all
+    n if the others have no twins.
 
     >>> overlap(hashes([[1], [2], [3]]), hashes([[1], [2], [3], [4]]))
     (3, True)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import fairway as fw
+from fairway.constraints import bootstrap
 from fairway.evidence import Decisions, Exact, Mean, Quantile, Resampled, from_json, rows_needed
 
 RNG = np.random.default_rng(0)
@@ -74,6 +75,12 @@ def test_a_certified_limit_lies_beyond_the_value_and_could_pass(evidence, constr
     assert repr(evidence).startswith(type(evidence).__name__)
 
 
+def test_evidence_is_compared_by_value_and_has_no_hash():
+    assert Exact(1.0) == Exact(1.0) != Exact(2.0)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Exact(1.0))
+
+
 def test_only_the_bootstrap_is_approximate_and_the_exact_number_has_no_error():
     assert Exact(1.0).error == 0
     assert Exact(1.0).rows == 0
@@ -118,6 +125,23 @@ def test_an_undefined_resample_counts_as_beyond_the_limit():
     assert found.p_value(fw.AtMost("e", 0.6)) > 0.3
     assert found.p_value(fw.AtLeast("e", -0.6)) > 0.3
     assert from_json(json.loads(json.dumps(found.to_json(), allow_nan=False))) == found
+
+
+def test_a_resample_that_divides_by_zero_counts_as_beyond_the_limit_and_the_rows_themselves_may_raise():
+    def share(x):
+        return 1 / int(x[0]) if len(x) == 20 else math.nan
+
+    found = Resampled(share, [1, *[0, 1] * 9, 1], resamples=99)
+    assert found.value == 1
+    assert {*found.to_json()["resampled"]} == {1.0, "nan"}
+    with pytest.raises(ZeroDivisionError):
+        Resampled(share, [0, 1] * 10)
+
+
+def test_evidence_and_the_bootstrap_of_a_constraint_draw_the_same_resamples():
+    for clusters in (None, np.arange(50) // 3, [*"ab"] * 25):
+        found = Resampled(np.mean, VALUES, clusters=clusters, seed=5, resamples=100)
+        assert bootstrap(np.mean, VALUES, clusters=clusters, seed=5, resamples=100).error == found.error
 
 
 def test_whole_clusters_are_resampled():

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
 from fairway.evidence import proportions
-from fairway.evidence.proportions import Table, exact, line, most_likely, score, score_bound, size
+from fairway.evidence.proportions import Table, exact, line, most_likely, score, score_bound
 
 LEVEL = 0.05
 limits = st.tuples(st.just("difference"), st.floats(0.01, 0.9)) | st.tuples(st.just("ratio"), st.floats(0.1, 0.99))
@@ -45,6 +45,20 @@ def level(n1, n2, comparison, limit, test=exact):
     p1, p2 = edge(comparison, limit)
     mass1, mass2 = (stats.binom.pmf(x[:, None], n, p) for x, n, p in ((x1, n1, p1), (x2, n2, p2)))
     return float(np.einsum("ik,ij,jk->k", mass1, certified, mass2).max())
+
+
+def size(n1, n2, comparison, limit, *, parts=24):
+    """The probability that the score test calls a broken limit kept, at the worst rates; it should be LEVEL."""
+    null, rows, swap = line(comparison, limit), n1 + n2, n1 > n2
+    if swap:
+        n1, n2, null = n2, n1, proportions._mirrored_line(null)
+    low, high = (float(end) for end in proportions._feasible(null))
+    first, second = np.arange(n1 + 1), np.arange(n2 + 1)
+    z = special.ndtri(LEVEL) * np.sqrt(rows / (rows - 1))
+    least = proportions._boundary(first, n1, n2, null, z=-z)
+    tail = proportions._Tail(null, n1, n2, first, second, least)
+    ends = low + (high - low) * (1 - np.cos(np.linspace(0, np.pi, parts + 1))) / 2
+    return max(proportions._highest(tail, *each) for each in pairwise(ends.tolist()))
 
 
 def test_the_score_test_with_27_and_48_rows_calls_7_4_percent_of_broken_limits_kept():

@@ -321,7 +321,7 @@ def test_shares_are_those_of_the_scorer_and_weights_are_heard():
 def score_on_fresh(certificate, scorer):
     """What a scorer gives on the rows kept back without groups, found by the split of `random_state=0`."""
     from fairway.integrations.sklearn.folds import Scoring
-    from fairway.integrations.sklearn.fresh import Rows, keep_back
+    from fairway.integrations.sklearn.rows import Rows, keep_back
 
     seed = int(np.random.RandomState(0).randint(2**31 - 1))
     rows = Rows(X, Y, {}, {}, [Scoring("score", scorer, "scorer")])
@@ -447,6 +447,25 @@ def test_two_limits_with_groups_of_their_own():
     found = search(**limits).fit(table, Y)
     assert found.certificate_.certified
     assert [type(each.evidence) for each in found.certificate_.findings] == [Decisions, Decisions, Exact]
+
+
+@pytest.mark.parametrize(
+    ("column", "groups"),
+    [(None, GROUP), (None, {"sex": GROUP, "age": X[:, 2] < 0}), (None, pd.Series(GROUP)), (8, None)],
+    ids=["array", "mapping", "series", "column"],
+)
+def test_two_limits_on_the_same_groups_name_them_to_the_study(column, groups):
+    limits = {
+        "constraints": [fw.AtMost("parity", 0.9), fw.AtMost("odds", 0.9)],
+        "scorers": {
+            "parity": group_scorer(demographic_parity_difference, column=column),
+            "odds": group_scorer(equalized_odds_difference, column=column),
+        },
+    }
+    given = {} if groups is None else {"sensitive_features": groups}
+    found = search(**limits, trials=2).fit(np.column_stack([X, GROUP]), Y, **given)
+    (searched,) = found.study_.owner.ledger.searched
+    assert searched.groups == sorted(found.certificate_.findings[0].evidence.groups)
 
 
 # What goes wrong

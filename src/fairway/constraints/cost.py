@@ -7,7 +7,7 @@ import inspect
 import itertools
 import math
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway.checks import fraction, positive, whole
-from fairway.constraints.rows import take
+from fairway.constraints.rows import count_rows, take
 from fairway.errors import UsageError
 from fairway.measured import Measured
 from fairway.measured import quantile as z_score
@@ -54,18 +54,7 @@ def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None 
     predict = getattr(model, "predict", model)
     if not callable(predict):
         raise UsageError(f"model={model!r}: an object with a predict method, or a function of rows, is expected")
-    batches = itertools.cycle(_batches(rows, batch))
-    for _ in range(_WARM_UP):
-        returned = predict(next(batches))
-        if isinstance(returned, Iterator) or inspect.isawaitable(returned):
-            raise UsageError(f"predict returned a {type(returned).__name__}, which has computed nothing yet")
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        blocks = [_block(predict, batches, seconds / _BLOCKS) for _ in range(_BLOCKS)]
-    finally:
-        if collecting:
-            gc.enable()
+    blocks = call_seconds(predict, rows, batch, blocks=_BLOCKS, calls=_CALLS, seconds=seconds)
     found = sorted(float(np.quantile(block, quantile)) for block in blocks)
     value, error = found[_BLOCKS // 2], _MEDIAN_ERROR * (found[-2] - found[1])
     times = [np.array(block) for block in blocks]
@@ -75,6 +64,28 @@ def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None 
         upper=partial(_at_most, times, quantile, value, error),
         lower=partial(_at_least, times, quantile, value, error),
     )
+
+
+def call_seconds(
+    predict: Callable[[Any], Any], rows: Any, batch: int | None, *, blocks: int, calls: int, seconds: float
+) -> list[list[float]]:
+    """The seconds that each call took, in blocks: at least so many calls for at least so many seconds, over all blocks.
+
+    Each call gets the next `batch` rows, prepared beforehand, or all rows if `batch` is None. A few calls warm up, and
+    the garbage collector is off.
+    """
+    batches = itertools.cycle(_batches(rows, batch))
+    for _ in range(_WARM_UP):
+        returned = predict(next(batches))
+        if isinstance(returned, Iterator) or inspect.isawaitable(returned):
+            raise UsageError(f"predict returned a {type(returned).__name__}, which has computed nothing yet")
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return [_block(predict, batches, calls // blocks, seconds / blocks) for _ in range(blocks)]
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _at_most(times: list[NDArray[np.float64]], share: float, value: float, error: float, confidence: float) -> float:
@@ -111,10 +122,10 @@ def _at_least(times: list[NDArray[np.float64]], share: float, value: float, erro
     return -_at_most([-block for block in times], 1 - share, -value, error, confidence)
 
 
-def _block(predict: Callable[[Any], Any], batches: "itertools.cycle[Any]", seconds: float) -> list[float]:
+def _block(predict: Callable[[Any], Any], batches: "itertools.cycle[Any]", calls: int, seconds: float) -> list[float]:
     times: list[float] = []
     began = perf_counter()
-    while len(times) < _CALLS // _BLOCKS or perf_counter() - began < seconds:
+    while len(times) < calls or perf_counter() - began < seconds:
         given = next(batches)
         start = perf_counter()
         predict(given)
@@ -123,12 +134,8 @@ def _block(predict: Callable[[Any], Any], batches: "itertools.cycle[Any]", secon
 
 
 def _batches(rows: Any, batch: int | None) -> list[Any]:
-    if isinstance(rows, str) or not isinstance(rows, Sequence) and not getattr(rows, "shape", None):
-        raise UsageError(f"rows is a {type(rows).__name__}: an array, a DataFrame or a list is expected")
+    n = count_rows(rows)
     rows = rows.tocsr() if hasattr(rows, "tocsr") else rows
-    n = rows.shape[0] if hasattr(rows, "shape") else len(rows)
-    if n == 0:
-        raise UsageError("rows is empty: at least one row to predict is expected")
     if batch is None:
         return [rows]
     size = whole(batch, "batch")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway.checks import is_number, whole
-from fairway.constraints.rows import column, take
+from fairway.constraints.rows import clusters_of, count_rows, take
 from fairway.errors import UsageError
 from fairway.measured import Measured, quantile
 
 _FEWEST = 20  # resamples from which a standard deviation is worth reporting
 _UNDEFINED = 0.05  # the largest share of resamples without a value
-_NEEDS_ROWS = "an array, a list, a Series or a DataFrame with one entry per row is expected"
 
 
 def bootstrap(
@@ -55,21 +54,16 @@ def bootstrap(
     whole(seed, "seed", least=0)
     given = {**{f"column {i}": values for i, values in enumerate(columns, 1)}, **named}
     n = _length(given)
-    draw = _drawing(n, clusters)
-    value = _measured(metric, columns, named)
+    cluster = clusters_of(clusters, n)
+    if cluster is not None and not cluster.any():
+        raise UsageError("clusters names one cluster: at least 2 are expected")
+    value = value_of(metric, columns, named)
     if math.isnan(value):
         return Measured(math.nan, math.nan)
     if math.isinf(value):
         raise UsageError(f"bootstrap: metric returned {value}: a finite number is expected")
-    rng, found = np.random.default_rng(seed), []
-    for _ in range(resamples):
-        places = draw(rng)
-        again = [_at(values, places) for values in columns]
-        try:
-            found.append(_measured(metric, again, {name: _at(values, places) for name, values in named.items()}))
-        except ZeroDivisionError:
-            found.append(math.nan)
-    drawn = np.sort([each for each in found if math.isfinite(each)])
+    found = resampled(metric, columns, named, draws(n, cluster, seed=seed, resamples=resamples))
+    drawn = np.sort(found[np.isfinite(found)])
     undefined = resamples - len(drawn)
     if undefined > _UNDEFINED * resamples:
         raise UsageError(
@@ -79,6 +73,44 @@ def bootstrap(
     error = float(drawn.std(ddof=1))
     upper, lower = partial(_at_most, drawn, value, error), partial(_at_least, drawn, value, error)
     return Measured(value, error, rows=n, upper=upper, lower=lower)
+
+
+def draws(rows: int, clusters: NDArray[np.int64] | None, *, seed: int, resamples: int) -> Iterator[NDArray[np.int64]]:
+    """The places of each resample's rows; as many clusters as there are, whatever their sizes."""
+    rng = np.random.default_rng(seed)
+    if clusters is None:
+        for _ in range(resamples):
+            yield rng.integers(rows, size=rows)
+        return
+    order = np.argsort(clusters, kind="stable")
+    members = np.split(order, np.flatnonzero(np.diff(clusters[order])) + 1)
+    for _ in range(resamples):
+        yield np.concatenate([members[i] for i in rng.integers(len(members), size=len(members))])
+
+
+def resampled(
+    metric: Callable[..., float],
+    columns: Sequence[Any],
+    named: Mapping[str, Any],
+    drawn: Iterator[NDArray[np.int64]],
+) -> NDArray[np.float64]:
+    """The metric's value on each of the resamples drawn (resamples,); NaN where it divides by 0."""
+    found = []
+    for places in drawn:
+        again = [_at(values, places) for values in columns]
+        try:
+            found.append(value_of(metric, again, {name: _at(values, places) for name, values in named.items()}))
+        except ZeroDivisionError:
+            found.append(math.nan)
+    return np.array(found)
+
+
+def value_of(metric: Callable[..., float], columns: Sequence[Any], named: Mapping[str, Any]) -> float:
+    """The metric of these columns, which must be one number."""
+    value = metric(*columns, **named)
+    if not is_number(value):
+        raise UsageError(f"metric returned {' '.join(repr(value).split())[:80]}: one number is expected")
+    return float(value)
 
 
 def _at_most(drawn: NDArray[np.float64], value: float, error: float, confidence: float) -> float:
@@ -91,23 +123,17 @@ def _at_least(drawn: NDArray[np.float64], value: float, error: float, confidence
     return -_at_most(-drawn, -value, error, confidence)
 
 
-def _measured(metric: Callable[..., float], columns: Sequence[Any], named: dict[str, Any]) -> float:
-    value = metric(*columns, **named)
-    if not is_number(value):
-        raise UsageError(f"bootstrap: metric returned {_short(value)}: one number is expected")
-    return float(value)
-
-
-def _length(given: dict[str, Any]) -> int:
+def _length(given: Mapping[str, Any]) -> int:
     """The number of rows that all columns have."""
     lengths = {}
     for name, values in given.items():
         if values is None:
             continue
-        if isinstance(values, str | bytes) or not (getattr(values, "shape", None) or isinstance(values, Sequence)):
+        try:
+            lengths[name] = count_rows(values, name)
+        except UsageError as error:
             hint = "; fix other arguments with functools.partial" if name.isidentifier() else ""
-            raise UsageError(f"bootstrap: {name}={_short(values)}: {_NEEDS_ROWS}{hint}")
-        lengths[name] = values.shape[0] if hasattr(values, "shape") else len(values)
+            raise UsageError(f"bootstrap: {error}{hint}") from None
     if not lengths:
         raise UsageError("bootstrap: there are no columns: at least one is expected, as in bootstrap(metric, y_true)")
     if len({*lengths.values()}) > 1:
@@ -116,29 +142,8 @@ def _length(given: dict[str, Any]) -> int:
     n = next(iter(lengths.values()))
     if n < 2:  # noqa: PLR2004
         raise UsageError(f"bootstrap: the columns have {n} rows: at least 2 are expected")
-    return int(n)
-
-
-def _drawing(n: int, clusters: Any) -> Callable[[np.random.Generator], NDArray[np.int64]]:
-    """A function that draws the places of a resample's rows."""
-    if clusters is None:
-        return lambda rng: rng.integers(0, n, n)
-    number: dict[Any, list[int]] = {}
-    for place, key in enumerate(column(clusters, "clusters").tolist()):
-        number.setdefault(key, []).append(place)
-    members = [np.array(places) for places in number.values()]
-    if sum(map(len, members)) != n:
-        raise UsageError(
-            f"clusters has {sum(map(len, members))} rows and the columns have {n}: equal lengths are expected"
-        )
-    if len(members) < 2:  # noqa: PLR2004
-        raise UsageError("clusters names one cluster: at least 2 are expected")
-    return lambda rng: np.concatenate([members[i] for i in rng.integers(0, len(members), len(members))])
+    return n
 
 
 def _at(values: Any, places: NDArray[np.int64]) -> Any:
     return None if values is None else take(values.tocsr() if hasattr(values, "tocsr") else values, places)
-
-
-def _short(value: Any) -> str:
-    return " ".join(repr(value).split())[:80]

@@ -1,4 +1,4 @@
-"""Rows as users hand them over, checked: labels, groups and weights, one for each row."""
+"""Rows as users hand them over, checked: labels, groups, weights and clusters, one for each row."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def labels(values: Any, name: str) -> NDArray[np.int64]:
         return np.asarray(given == 1, dtype=np.int64)
     if all(is_number(value) and 0 <= value <= 1 for value in seen):
         raise UsageError(f"{name} has values between 0 and 1: labels are expected, as in probabilities >= 0.5")
-    if any(value != value for value in seen):  # noqa: PLR0124 - NaN is the only value unlike itself
+    if any(map(missing, seen)):
         raise UsageError(f"{name} has missing values: 0 and 1 are expected")
     some = sorted(map(repr, seen))
     shown = ", ".join(some[:3]) + (", ..." if len(some) > 3 else "")  # noqa: PLR2004
@@ -60,22 +60,30 @@ def labels(values: Any, name: str) -> NDArray[np.int64]:
 
 def grouped(truth: NDArray[Any], predicted: NDArray[Any], sensitive_features: Any, sample_weight: Any) -> Groups:
     """The group and the weight of each row, after checking that all lengths agree."""
-    if sensitive_features is None:
-        raise UsageError("sensitive_features=None: the group of each row is expected")
-    keys = _keys(sensitive_features)
+    number, keys = numbered_groups(sensitive_features, "sensitive_features")
     try:
         weights = None if sample_weight is None else column(sample_weight, "sample_weight").astype(float)
     except (TypeError, ValueError):
         raise UsageError(f"sample_weight={repr(sample_weight)[:80]}: a number for each row is expected") from None
-    for name, rows in (("y_pred", predicted), ("sensitive_features", keys), ("sample_weight", weights)):
+    for name, rows in (("y_pred", predicted), ("sensitive_features", number), ("sample_weight", weights)):
         if rows is not None and len(rows) != len(truth):
             raise UsageError(f"{name} has {len(rows)} rows and y_true has {len(truth)}: equal lengths are expected")
     if weights is not None and not (np.isfinite(weights) & (weights >= 0)).all():
         raise UsageError("sample_weight has negative or non-finite values: numbers of at least 0 are expected")
-    groups, names = _numbered(keys)
-    if any(_missing(part) for key in names for part in (key if isinstance(key, tuple) else (key,))):
-        raise UsageError("sensitive_features has missing values: give these rows a group of their own, or remove them")
-    return Groups(groups, names, weights)
+    return Groups(number, keys, weights)
+
+
+def numbered_groups(groups: Any, name: str) -> tuple[NDArray[np.int64], list[Hashable]]:
+    """The number of each row's group (n,), and the groups' keys in the order in which they first appear.
+
+    Several columns may come as a 2-D array, or by name; then a key is a tuple. `name` is the argument's.
+    """
+    if groups is None:
+        raise UsageError(f"{name}=None: the group of each row is expected")
+    number, keys = _numbered(_keys(groups, name))
+    if any(missing(part) for key in keys for part in (key if isinstance(key, tuple) else (key,))):
+        raise UsageError(f"{name} has missing values: give these rows a group of their own, or remove them")
+    return number, keys
 
 
 def group_names(keys: Sequence[Hashable]) -> tuple[str, ...]:
@@ -85,17 +93,60 @@ def group_names(keys: Sequence[Hashable]) -> tuple[str, ...]:
 
 
 def group_keys(groups: Any) -> list[Hashable]:
-    """The distinct keys of rows' groups."""
-    return _numbered(_keys(groups))[1]
+    """The distinct keys of rows' groups, missing values among them."""
+    return _numbered(_keys(groups, "groups"))[1]
 
 
-def count_rows(rows: Any) -> int:
+def numbers(values: Any, name: str) -> NDArray[np.float64]:
+    """A finite number for each row, (n,)."""
+    try:
+        given = column(values, name).astype(float)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{name}={repr(values)[:80]}: a number for each row is expected") from None
+    if not len(given):
+        raise UsageError(f"{name} is empty: at least one row is expected")
+    if not np.isfinite(given).all():
+        raise UsageError(f"{name} has missing or infinite values: remove these rows, or give them a value")
+    return given
+
+
+def weights_of(values: Any, rows: int) -> NDArray[np.float64] | None:
+    """The weight of each row, (n,); None if all weigh the same."""
+    if values is None:
+        return None
+    given = numbers(values, "weights")
+    same_length("weights", given, rows)
+    if (given < 0).any() or not given.any():
+        raise UsageError("weights has negative values, or only zeros: numbers of at least 0 are expected")
+    return None if (given == given[0]).all() else given
+
+
+def clusters_of(values: Any, rows: int) -> NDArray[np.int64] | None:
+    """The number of each row's cluster, (n,); None if each row is its own."""
+    if values is None:
+        return None
+    number, keys = _numbered(column(values, "clusters").tolist())
+    same_length("clusters", number, rows)
+    if any(map(missing, keys)):
+        raise UsageError("clusters has missing values: give each such row a cluster of its own, or remove it")
+    return None if len(keys) == rows else number
+
+
+def same_length(name: str, values: Any, rows: int) -> None:
+    """Raise a `UsageError` unless there is a value for each row."""
+    if len(values) != rows:
+        raise UsageError(f"{name} has {len(values)} rows where {rows} are expected: one for each row")
+
+
+def count_rows(rows: Any, name: str = "rows") -> int:
     """The number of rows, at least one."""
-    if isinstance(rows, str) or not (getattr(rows, "shape", None) or isinstance(rows, Sequence)):
-        raise UsageError(f"rows is a {type(rows).__name__}: an array, a DataFrame or a list is expected")
+    if isinstance(rows, str | bytes) or not (getattr(rows, "shape", None) or isinstance(rows, Sequence)):
+        raise UsageError(f"{name} is a {type(rows).__name__}: an array, a DataFrame or a list is expected")
     n = int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
     if not n:
-        raise UsageError("rows is empty: at least one fresh row is expected")
+        raise UsageError(f"{name} is empty: at least one row is expected")
     return n
 
 
@@ -123,23 +174,26 @@ def _numbered(keys: NDArray[Any] | list[Any]) -> tuple[NDArray[np.int64], list[H
     return np.fromiter(map(found.__getitem__, keys), np.int64, len(keys)), [*found]
 
 
-def _keys(sensitive_features: Any) -> NDArray[Any] | list[Any]:
+def missing(value: Any) -> bool:
+    """Whether a value is None, NaN, or pandas' NaT or NA, which cannot be compared."""
+    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+        return True
+    unlike_itself = value != value  # noqa: PLR0124
+    return isinstance(unlike_itself, bool | np.bool_) and bool(unlike_itself)
+
+
+def _keys(groups: Any, name: str) -> NDArray[Any] | list[Any]:
     """The key of each row's group; several columns may come as a 2-D array, or by name.
 
     Whole numbers, booleans and strings stay in their array, where comparing them is fast.
     """
-    if isinstance(sensitive_features, Mapping):
-        columns = [column(each, f"sensitive_features[{name!r}]") for name, each in sensitive_features.items()]
+    if isinstance(groups, Mapping):
+        columns = [column(each, f"{name}[{of!r}]") for of, each in groups.items()]
         if len({len(each) for each in columns}) != 1:
-            raise UsageError("sensitive_features has columns of different lengths, or none")
+            raise UsageError(f"{name} has columns of different lengths, or none")
         return list(zip(*(each.tolist() for each in columns), strict=True))
-    table = array(sensitive_features, "sensitive_features")
+    table = array(groups, name)
     if table.ndim == 2:  # noqa: PLR2004
         return [tuple(row) for row in table.tolist()]
-    keys = column(table, "sensitive_features")
+    keys = column(table, name)
     return keys if keys.dtype.kind in "biuU" else list(keys.tolist())
-
-
-def _missing(value: Any) -> bool:
-    """Whether a value is None, NaN, or pandas' NaT or NA, which cannot be compared."""
-    return value is None or type(value).__name__ in {"NAType", "NaTType"} or bool(value != value)  # noqa: PLR0124

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from fairway.evidence.costs import Exact, Quantile
 from fairway.evidence.decisions import Decisions
-from fairway.evidence.evidence import Evidence, from_json, rows_needed
+from fairway.evidence.evidence import Evidence
+from fairway.evidence.evidence import from_json as from_json
+from fairway.evidence.evidence import rows_needed as rows_needed
+from fairway.evidence.exact import Exact
 from fairway.evidence.mean import Mean
+from fairway.evidence.quantile import Quantile
 from fairway.evidence.resampled import Resampled
 
-__all__ = ["Decisions", "Evidence", "Exact", "Mean", "Quantile", "Resampled", "from_json", "rows_needed"]
+__all__ = ["Decisions", "Evidence", "Exact", "Mean", "Quantile", "Resampled"]

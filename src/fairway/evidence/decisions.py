@@ -4,13 +4,12 @@ A fairness metric is the worst of several contrasts: one for each label that it 
 groups. It breaks its limit if any contrast does. The null is thus a union, and the p-value the maximum over contrasts
 (Berger, 1982); no correction is paid. Plain rows are reduced to counts, which `proportions.exact` tests. With weights
 or clusters, a contrast a p1 - b p2 is the sum of independent variables a w X / W1 and b v (1 - X) / W2 minus b, which
-`bounds.chernoff` covers.
+`tails.chernoff` covers.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Iterator, Mapping
 from itertools import permutations
 from typing import Any, NamedTuple
@@ -18,27 +17,30 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.constraints import fairness
-from fairway.constraints.rows import group_names, grouped, labels
+from fairway.constraints import fairness, gaps
+from fairway.constraints.rows import clusters_of, group_names, labels, numbered_groups, same_length, weights_of
 from fairway.errors import UsageError
 from fairway.evidence.evidence import Cells, Evidence, crossing
 from fairway.evidence.proportions import Array, Comparison, Table, exact, least, line, settled
-from fairway.evidence.variables import Variables, clusters_of, same_length, weights_of
+from fairway.evidence.variables import Variables
 from fairway.problem import Constraint
 
 
-class _Metric(NamedTuple):
+class _Contrasts(NamedTuple):
     comparison: Comparison
     among: tuple[int | None, ...]  # the labels whose rows count; None means all rows
 
 
-_METRICS = {
-    "equalized_odds_difference": _Metric("difference", (1, 0)),
-    "equalized_odds_ratio": _Metric("ratio", (1, 0)),
-    "equal_opportunity_difference": _Metric("difference", (1,)),
-    "demographic_parity_difference": _Metric("difference", (None,)),
-    "demographic_parity_ratio": _Metric("ratio", (None,)),
+_CONTRASTS = {
+    "equalized_odds_difference": _Contrasts("difference", (1, 0)),
+    "equalized_odds_ratio": _Contrasts("ratio", (1, 0)),
+    "equal_opportunity_difference": _Contrasts("difference", (1,)),
+    "demographic_parity_difference": _Contrasts("difference", (None,)),
+    "demographic_parity_ratio": _Contrasts("ratio", (None,)),
 }
+METRICS = tuple(getattr(fairness, name) for name in _CONTRASTS)
+"""The metrics that `Decisions` has an exact test for."""
+
 _NAMES = {1: "positives", 0: "negatives", None: "rows"}
 
 
@@ -80,16 +82,15 @@ class Decisions(Evidence):
         clusters: Any = None,
     ) -> None:
         name = metric if isinstance(metric, str) else getattr(metric, "__name__", "")
-        if name not in _METRICS or not (isinstance(metric, str) or metric is getattr(fairness, name)):
-            raise UsageError(f"metric={metric!r}: one of {', '.join(_METRICS)} is expected; Resampled takes any other")
+        if name not in _CONTRASTS or not (isinstance(metric, str) or metric in METRICS):
+            named = ", ".join(_CONTRASTS)
+            raise UsageError(f"metric={metric!r}: one of {named} is expected; Resampled takes any other")
         true, decided = labels(truth, "truth"), labels(decision, "decision")
         if not len(true):
             raise UsageError("truth is empty: at least one row is expected")
         same_length("decision", decided, len(true))
-        try:
-            number, keys, _ = grouped(true, decided, group, None)
-        except UsageError as error:
-            raise UsageError(str(error).replace("sensitive_features", "group").replace("y_true", "truth")) from None
+        number, keys = numbered_groups(group, "group")
+        same_length("group", number, len(true))
         weight, cluster = weights_of(weights, len(true)), clusters_of(clusters, len(true))
         if len(keys) == 1:
             raise UsageError(f"group has only {keys[0]!r}: at least two groups are expected")
@@ -99,15 +100,14 @@ class Decisions(Evidence):
             np.bincount(cell, each, 2 * len(keys)).reshape(2, -1).astype(float) for each in (every, every * decided)
         )  # (2, groups)
         rows = None if weight is None and cluster is None else _Rows(true, decided, number, weight, cluster)
-        digest = hashlib.sha256(decided.astype(np.uint8).tobytes()).hexdigest()
-        self._keep(name, group_names(keys), n, k, rows, len(true), digest)
+        self._keep(name, group_names(keys), n, k, rows, len(true), digest(decided))
 
     def _keep(
         self, metric: str, groups: tuple[str, ...], n: Array, k: Array, per_row: _Rows | None, rows: int, digest: str
     ) -> None:
         self.metric, self.groups, self.rows, self.digest = metric, groups, rows, digest
         self._n, self._k, self._per_row = n, k, per_row
-        self._comparison, self._among = _METRICS[metric]
+        self._comparison, self._among = _CONTRASTS[metric]
         for label in self._among:
             empty = np.flatnonzero(self._counts(label)[1] <= 0)
             if len(empty):
@@ -131,26 +131,13 @@ class Decisions(Evidence):
         return (self._k.sum(0), self._n.sum(0)) if label is None else (self._k[label], self._n[label])
 
     def _plug_in(self) -> tuple[float, float]:
-        """The metric, and the standard error of its worst contrast with rates smoothed as (k + 1) / (n + 2)."""
-        found = []
-        for label in self._among:
-            k, n = self._counts(label)
-            rates = k / n
-            high, low = int(rates.argmax()), int(rates.argmin())
-            rows = self._effective(label)
-            smooth = (rates * rows + 1) / (rows + 2)
-            variance = smooth * (1 - smooth) / rows
-            if self._comparison == "difference":
-                found.append((float(rates[high] - rates[low]), float(variance[high] + variance[low])))
-            elif rates[high] > 0:
-                relative = variance / smooth**2
-                ratio = float(rates[low] / rates[high])
-                about = float(smooth[low] / smooth[high])
-                found.append((ratio, about**2 * float(relative[high] + relative[low])))
-        if not found:
-            return math.nan, math.nan  # nobody gets a positive decision
-        value, squared_error = max(found) if self._comparison == "difference" else min(found)
-        return value, math.sqrt(squared_error)
+        """The metric and its standard error, as `gaps` derives them."""
+        counts = [self._counts(label) for label in self._among]
+        cells = gaps.Cells(
+            np.array([k / n for k, n in counts]), np.array([self._effective(label) for label in self._among])
+        )
+        found = (gaps.largest_gap if self._comparison == "difference" else gaps.smallest_ratio)(cells, self.rows)
+        return float(found), found.error
 
     def _effective(self, label: int | None) -> Array:
         """The rows of each group; with weights or clusters, as many equal, independent rows (Kish), (groups,)."""
@@ -232,6 +219,15 @@ class Decisions(Evidence):
         per_row = rows and _Rows(*(None if of is None else np.array(of) for of in rows.values()))  # type: ignore[arg-type]
         n, k = (np.array(data[name], float) for name in ("cell_rows", "cell_positive"))
         self._keep(data["metric"], tuple(data["groups"]), n, k, per_row or None, data["rows"], data["digest"])
+
+
+def digest(decisions: Any) -> str:
+    """The SHA-256 of decisions, one byte each: models with the same digest decide alike on the same rows.
+
+    >>> digest([1, 0, 1]) == digest([True, False, True]) != digest([1, 1, 0])
+    True
+    """
+    return hashlib.sha256(labels(decisions, "decisions").astype(np.uint8).tobytes()).hexdigest()
 
 
 class _Pair(NamedTuple):

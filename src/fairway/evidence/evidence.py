@@ -22,7 +22,7 @@ _HALVINGS = 40
 _MOST_ROWS = 10**9
 
 
-class Evidence(ABC):
+class Evidence(ABC):  # noqa: PLW1641 - equal by value and not hashable, as a list
     """Fresh rows, reduced to what one limit's tests need: a p-value, a bound, and what it would take to pass.
 
     `value` is the metric on these rows, `rows` their number, and `error` the standard error of the value.
@@ -51,10 +51,6 @@ class Evidence(ABC):
         scale = 1.0 if rows is None else whole(rows, "rows") / max(self.rows, 1)
         return self._least_p(_checked(constraint), scale)
 
-    def can_pass(self, constraint: Constraint, confidence: float) -> bool:
-        """Whether any outcome on this many rows could certify the limit."""
-        return self.least_p(constraint) <= 1 - fraction(confidence, "confidence")
-
     def least_rows(self, constraint: Constraint, confidence: float) -> int | None:
         """The fewest rows, split like these, on which any outcome could certify the limit; None if no number does."""
         level = 1 - fraction(confidence, "confidence")
@@ -79,8 +75,6 @@ class Evidence(ABC):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Evidence) and self.to_json() == other.to_json()
-
-    __hash__ = None  # type: ignore[assignment] # as for a list of rows
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.value:.6g}, rows={self.rows})"

@@ -208,23 +208,6 @@ def score_bound(table: Table, comparison: Comparison) -> float:
     return bound
 
 
-def size(n1: int, n2: int, comparison: Comparison, limit: float, *, level: float = 0.05) -> float:
-    """The probability that the score test calls a broken limit kept, at the worst rates; it should be `level`."""
-    null, rows, swap = line(comparison, limit), n1 + n2, n1 > n2
-    if swap:
-        n1, n2, null = n2, n1, _mirrored_line(null)
-    low, high = (float(end) for end in _feasible(null))
-    first, second = np.arange(n1 + 1), np.arange(n2 + 1)
-    z = special.ndtri(level) * np.sqrt(rows / (rows - 1))
-    least = _boundary(first, n1, n2, null, z=-z)
-    return max(_highest(_Tail(null, n1, n2, first, second, least), *ends) for ends in _parts(low, high))
-
-
-def _parts(low: float, high: float, parts: int = 24) -> list[tuple[float, float]]:
-    ends = low + (high - low) * (1 - np.cos(np.linspace(0, np.pi, parts + 1))) / 2
-    return list(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True))
-
-
 def _boundary(first: NDArray[np.int64], n1: int, n2: int, order: _Line, *, z: float = _Z) -> NDArray[np.int64]:
     """The least x2 with which each x1 (n,) is in the region Z <= -z; n2 + 1 where there is none. By bisection."""
     low, high = np.full(len(first), -1), np.full(len(first), n2 + 1)

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import is_number, whole
-from fairway.constraints.rows import column
+from fairway.checks import whole
+from fairway.constraints.resampling import draws, resampled, value_of
+from fairway.constraints.rows import clusters_of, column, same_length
 from fairway.errors import UsageError
 from fairway.evidence.evidence import Cells, Evidence
-from fairway.evidence.variables import clusters_of, same_length
 from fairway.problem import Constraint
 
 
 class Resampled(Evidence):
     """A function of columns of rows, resampled: rows are drawn with replacement, or whole clusters of rows.
 
-    p = (1 + resampled values at or beyond the limit) / (1 + resamples); NaN counts as beyond. The level is approximate.
-    Use `Decisions` or `Mean` where they apply.
+    p = (1 + resampled values at or beyond the limit) / (1 + resamples). A resample counts as beyond if the metric is
+    NaN there or divides by 0. The level is approximate. Use `Decisions` or `Mean` where they apply.
 
     >>> import fairway as fw
     >>> from fairway.evidence import Resampled
@@ -45,13 +45,12 @@ class Resampled(Evidence):
         for i, each in enumerate(given, 1):
             same_length(f"column {i}", each, rows)
         whole(seed, "seed", least=0)
-        draws = _draws(rows, clusters_of(clusters, rows), np.random.default_rng(seed), whole(resamples, "resamples"))
-        found = np.array([_measured(metric, [each[at] for each in given]) for at in draws])
-        self._keep(_measured(metric, given), rows, seed, found)
+        drawn = draws(rows, clusters_of(clusters, rows), seed=seed, resamples=whole(resamples, "resamples"))
+        self._keep(value_of(metric, given, {}), rows, seed, resampled(metric, given, {}, drawn))
 
-    def _keep(self, value: float, rows: int, seed: int, resampled: NDArray[np.float64]) -> None:
-        self.value, self.rows, self._seed, self._resampled = value, rows, seed, resampled
-        known = resampled[np.isfinite(resampled)]
+    def _keep(self, value: float, rows: int, seed: int, values: NDArray[np.float64]) -> None:
+        self.value, self.rows, self._seed, self._resampled = value, rows, seed, values
+        known = values[np.isfinite(values)]
         self.error = float(known.std(ddof=1)) if len(known) > 1 else math.nan
 
     def cells(self) -> Cells:
@@ -86,26 +85,6 @@ class Resampled(Evidence):
     def _read(self, data: Mapping[str, Any]) -> None:
         found = np.array([float(value) for value in data["resampled"]])
         self._keep(float(data["value"]), data["rows"], data["seed"], found)
-
-
-def _draws(
-    rows: int, clusters: NDArray[np.int64] | None, rng: np.random.Generator, resamples: int
-) -> list[NDArray[np.int64]]:
-    """The rows of each resample; as many clusters as there are, whatever their sizes."""
-    if clusters is None:
-        return [rng.integers(rows, size=rows) for _ in range(resamples)]
-    order = np.argsort(clusters, kind="stable")
-    members = np.split(order, np.flatnonzero(np.diff(clusters[order])) + 1)
-    return [
-        np.concatenate([members[i] for i in rng.integers(len(members), size=len(members))]) for _ in range(resamples)
-    ]
-
-
-def _measured(metric: Callable[..., float], columns: list[NDArray[Any]]) -> float:
-    value = metric(*columns)
-    if not is_number(value):
-        raise UsageError(f"metric returned {value!r}: one number is expected")
-    return float(value)
 
 
 def _plain(value: float) -> float | str:

@@ -42,7 +42,7 @@ class Training:
 
     @property
     def cuts(self) -> bool:
-        """Whether it gives a model for every step that was measured."""
+        """Whether it gives the model of an earlier step; the first measured step stands for all."""
         return all(self.at(row.step) is not None for row in self.rows[:1])
 
     def at(self, step: int) -> Any:

@@ -27,7 +27,7 @@ from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.evidence import Evidence
 from fairway.folds import Folds
-from fairway.fresh import FreshRows, cost
+from fairway.fresh import cost_evidence, cost_metric
 from fairway.measured import Measured
 from fairway.study import Study
 
@@ -110,12 +110,14 @@ class CostScorer:
     def __call__(self, estimator: Any, data: Any, truth: Any = None) -> float:
         """What an estimator costs."""
         del truth
-        return _number(self.metric(estimator) if cost(self.metric) is model_size else self.metric(estimator, data))
+        return _number(
+            self.metric(estimator) if cost_metric(self.metric) is model_size else self.metric(estimator, data)
+        )
 
     def evidence(self, estimator: Any, data: Any, truth: Any = None) -> Evidence:
         """What fresh rows say of it."""
         del truth
-        return FreshRows(data, np.zeros(_num_samples(data)), cost=self.metric)(estimator)["cost"]
+        return cost_evidence(self.metric, estimator, data)
 
 
 def takes(function: Callable[..., Any], name: str) -> bool:

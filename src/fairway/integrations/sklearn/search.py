@@ -20,7 +20,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from fairway.engine.certificate import Certificate
 from fairway.engine.record import Best
 from fairway.errors import StudyFailed, UsageError
-from fairway.fresh import cost
+from fairway.fresh import cost_metric
 from fairway.integrations.bridge import reopened
 from fairway.integrations.sklearn.folds import (
     CostScorer,
@@ -31,7 +31,8 @@ from fairway.integrations.sklearn.folds import (
     splits_of,
     takes,
 )
-from fairway.integrations.sklearn.fresh import Judge, Rows, keep_back, share_of, splits_within, tell_searched
+from fairway.integrations.sklearn.fresh import FreshEvidence
+from fairway.integrations.sklearn.rows import Rows, checked_share, keep_back, splits_within, tell_searched
 from fairway.parameters import Parameter
 from fairway.problem import Constraint, Maximize, Problem
 from fairway.samplers.random import Random
@@ -149,15 +150,15 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         study = self._study(objective.name)
         if y is None and get_tags(self.estimator).target_tags.required:
             raise UsageError(f"{type(self.estimator).__name__} requires y to be passed, but the target y is None")
-        share = share_of(self.certify, self.confidence, constraints)
+        share = checked_share(self.certify, self.confidence, constraints)
         data, truth = indexable(X, y)
         fit_params, split_params = self._route(params, scorings, _num_samples(data))
         every = searching = Rows(data, truth, fit_params, split_params, scorings)
-        cv, judge = self.cv, None
+        cv, evaluate = self.cv, None
         if share is not None:
             places, others = keep_back(every, share, self.estimator, study.seed)
             searching, fresh = every.at(self.estimator, places), every.at(self.estimator, others, places)
-            judge = Judge(fresh, share, self.confidence, study.problem.constraints)
+            evaluate = FreshEvidence(fresh, share, self.confidence, study.problem.constraints)
             cv = splits_within(places, cv)
         splits = splits_of(cv, self.estimator, searching.data, searching.truth, searching.split)
         objective, *constraints = searching.scorings
@@ -179,8 +180,8 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         if study.best is None:
             return self._without_best(study)
         self._choose(study.best)
-        if judge is not None:
-            self._certify(judge, searching)
+        if evaluate is not None:
+            self._certify(evaluate, searching)
         elif self.refit:
             self._keep(*self._trained(Rows(X, y, fit_params, {}, ())))
         return self
@@ -205,9 +206,9 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         if hasattr(model, "feature_names_in_"):
             self.feature_names_in_ = model.feature_names_in_
 
-    def _certify(self, judge: Judge, searching: Rows) -> None:
+    def _certify(self, evaluate: FreshEvidence, searching: Rows) -> None:
         """Certify a configuration on the rows that were kept back, and take it as the best; warn if there is none."""
-        rows = judge.rows.data if tell_searched(self.study_, searching, self.estimator) else None
+        rows = evaluate.rows.data if tell_searched(self.study_, searching, self.estimator) else None
         trained: dict[int, tuple[Any, float]] = {}
 
         def model(best: Best) -> Any:
@@ -215,7 +216,7 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
             return trained[best.number][0]
 
         try:
-            found = self.study_.certify(judge, models=model, confidence=self.confidence, rows=rows, progress=False)
+            found = self.study_.certify(evaluate, models=model, confidence=self.confidence, rows=rows, progress=False)
             self.certificate_ = found
             if found.certified:
                 self._choose(found)
@@ -251,7 +252,7 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
                 raise UsageError(f"scorers: there is no constraint on {metric!r}; there are {there}")
         for metric in wanted:
             scorer = get_scorer(given[metric]) if isinstance(given[metric], str) else given[metric]
-            scorer = CostScorer(scorer) if callable(scorer) and cost(scorer) else scorer
+            scorer = CostScorer(scorer) if callable(scorer) and cost_metric(scorer) else scorer
             if not callable(scorer):
                 raise UsageError(f"scorers: {metric!r} is {scorer!r}: a function of (estimator, X, y) is expected")
             scorings.append(Scoring(metric, scorer, f"scorer of {metric}"))
@@ -298,11 +299,13 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
                 if not takers:
                     raise UsageError(f"no scorer takes {name}: make one with fairway.integrations.sklearn.group_scorer")
             for_split = {"groups": for_fit.pop("groups")} if "groups" in for_fit else {}
+        tables = dict[int, Any]()  # by the mapping's id
         for scoring in scorings:
             if name in scoring.params:
                 groups = scoring.params[name]
-                if isinstance(groups, Mapping):  # columns by name become a table
-                    groups = np.column_stack([np.asarray(column, dtype=object) for column in groups.values()])
+                if isinstance(groups, Mapping):  # columns by name become one table for all scorers
+                    columns = [np.asarray(column, dtype=object) for column in groups.values()]
+                    groups = tables.setdefault(id(groups), np.column_stack(columns))
                 if _num_samples(groups) != rows:
                     raise UsageError(f"{name} has {_num_samples(groups)} rows and X has {rows}: as many are expected")
                 scoring.params = {**scoring.params, name: groups}
