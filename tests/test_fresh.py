@@ -236,7 +236,7 @@ def test_a_study_certifies_several_limits_on_fresh_rows():
         ({"rows": []}, "rows is empty: at least one row is expected"),
         ({"groups": None}, "parity compares groups: pass groups=, the group of each row"),
         ({"parity": 0.1}, "parity=0.1: a metric, such as equalized_odds_difference, is expected"),
-        ({"threshold": "half"}, "threshold='half': a number, or a function of the model, is expected"),
+        ({"threshold": "half"}, "threshold='half': a finite number, or a function of the model, is expected"),
         ({"predict": "proba"}, "predict='proba': a function of a model and rows is expected"),
         (
             {"weights": np.linspace(1, 2, 600), "own": lambda truth, decision: 0.0},
@@ -289,7 +289,7 @@ def test_what_is_no_decision_is_said(model, sentence):
 
 
 def test_a_threshold_that_is_no_number_is_said():
-    with pytest.raises(fw.UsageError, match="threshold returned None: a number is expected"):
+    with pytest.raises(fw.UsageError, match="threshold returned None: a finite number is expected"):
         fresh(threshold=lambda model: None).decide(LOGISTIC)
 
 
@@ -352,7 +352,7 @@ def test_texts_that_look_like_numbers_are_texts_and_rows_may_differ_in_length():
 
 @given(
     seed=st.integers(0, 10**6),
-    values=st.integers(1, 3000),
+    values=st.integers(2, 3000),
     share=st.floats(0.1, 0.5),
     n=st.integers(200, 2000),
     even=st.booleans(),
@@ -390,3 +390,36 @@ def test_even_a_few_rows_that_are_all_copied_are_refused():
     rows = hashes(np.arange(5))
     assert overlap(rows, copy.copy(rows)) == (5, True)
     assert overlap(rows, hashes(np.arange(5, 10))) == (0, False)
+
+
+def test_groups_of_different_kinds_are_not_taken_for_one_another():
+    n = 1200
+    groups = np.array([1, "1", "b"] * (n // 3), dtype=object)
+    decided = np.zeros(n, int)
+    decided[0::3] = 1
+    fresh = fw.FreshRows(
+        np.arange(n).reshape(-1, 1),
+        np.arange(n) % 2,
+        groups=groups,
+        predict=lambda model, rows: decided,
+        parity=demographic_parity_difference,
+    )
+    evidence = fresh("model")["parity"]
+    assert evidence.value == 1.0
+    assert len(evidence.groups) == 3
+
+
+@pytest.mark.parametrize("threshold", [math.nan, math.inf])
+def test_a_threshold_is_finite(threshold):
+    rows = np.random.default_rng(0).random((40, 1))
+    with pytest.raises(fw.UsageError, match="a finite number"):
+        fw.FreshRows(rows, rows[:, 0] > 0.5, threshold=threshold, error=lambda truth, decided: 0.1)
+    fresh = fw.FreshRows(rows, rows[:, 0] > 0.5, threshold=lambda model: threshold, error=lambda truth, decided: 0.1)
+    with pytest.raises(fw.UsageError, match="a finite number"):
+        fresh(lambda given: given[:, 0])
+
+
+def test_the_same_rows_are_the_same_even_if_all_have_twins():
+    rows = hashes(["yes", "no"] * 100)
+    assert overlap(rows, rows)[1]
+    assert overlap(hashes([[i] for i in range(50)]), hashes([[i] for i in range(26, 76)]))[1]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway import constraints
-from fairway.checks import is_number
+from fairway.checks import is_finite
 from fairway.constraints.cost import call_seconds
 from fairway.constraints.rows import (
     clusters_of,
@@ -70,8 +70,10 @@ class FreshRows:
         clusters: Any = None,
         **limits: Metric,
     ) -> None:
-        if not callable(threshold) and not is_number(threshold):
-            raise UsageError(f"FreshRows: threshold={threshold!r}: a number, or a function of the model, is expected")
+        if not callable(threshold) and not is_finite(threshold):
+            raise UsageError(
+                f"FreshRows: threshold={threshold!r}: a finite number, or a function of the model, is expected"
+            )
         if predict is not None and not callable(predict):
             raise UsageError(f"FreshRows: predict={predict!r}: a function of a model and rows is expected")
         if not limits:
@@ -125,8 +127,8 @@ class FreshRows:
                 "expected; for scores, give FreshRows a threshold=, such as 0"
             )
         threshold = self._threshold(model) if callable(self._threshold) else self._threshold
-        if not is_number(threshold):
-            raise UsageError(f"FreshRows: threshold returned {threshold!r}: a number is expected")
+        if not is_finite(threshold):
+            raise UsageError(f"FreshRows: threshold returned {threshold!r}: a finite number is expected")
         return said >= threshold
 
     def _check(self, name: str, metric: Metric) -> None:
@@ -173,8 +175,9 @@ def _named(groups: Any, rows: int) -> NDArray[Any]:
     """The group of each row, (n,); several columns are joined to one name."""
     number, keys = numbered_groups(groups, "groups")
     same_length("groups", number, rows)
-    names = group_names(keys) if any(isinstance(key, tuple) for key in keys) else keys
-    return np.array(names)[number]
+    names = np.empty(len(keys), dtype=object)  # in any other array 1 and "1" would be one group
+    names[:] = group_names(keys) if any(isinstance(key, tuple) for key in keys) else keys
+    return np.asarray(names[number])
 
 
 def cost_metric(metric: Metric) -> Metric | None:

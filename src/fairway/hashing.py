@@ -90,9 +90,9 @@ def unpack(packed: str) -> NDArray[np.uint64]:
 def overlap(fresh: NDArray[np.uint64], others: NDArray[np.uint64]) -> tuple[int, bool]:
     """How many fresh rows equal one of the others, and whether that is more than duplicates explain.
 
-    Rows of one table may be equal by chance. Let s be the share of the others that have a twin among them (Wilson's
-    upper bound at z = 4, 1927). Of n fresh rows, more than n s + 4 sqrt(n s (1 - s)) + n / 100 are too many; so are all
-    n if the others have no twins.
+    Rows of one table may be equal by chance. Let s be the share of the m others that have a twin among them (Wilson's
+    upper bound at z = 4, 1927). Of n fresh rows, more than n s + 4 sqrt(n s (1 - s)) + n / 100 are too many. Where no
+    two of the others are equal, 5 n / m + n / 100 + 3 are. The same rows in the same order are always too many.
 
     >>> overlap(hashes([[1], [2], [3]]), hashes([[1], [2], [3], [4]]))
     (3, True)
@@ -102,5 +102,6 @@ def overlap(fresh: NDArray[np.uint64], others: NDArray[np.uint64]) -> tuple[int,
     counts = np.unique(others, return_counts=True)[1]
     twins = int(counts[counts > 1].sum())
     share = (twins + z**2 / 2 + z * math.sqrt(twins * (m - twins) / m + z**2 / 4)) / (m + z**2)
-    explained = n * share + z * math.sqrt(n * share * (1 - share)) + _FEW * n
-    return found, found > explained or found == n and not twins
+    explained = n * share + z * math.sqrt(n * share * (1 - share)) if twins else 5.0 * n / m + 3.0
+    same = len(counts) > 1 and np.array_equal(fresh, others)
+    return found, same or found > explained + _FEW * n or found == n and not twins

@@ -108,6 +108,9 @@ class _Simulator:
         for metric in owner.problem.metrics:
             if metric not in recording.metrics:
                 raise UsageError(f"the recording has no metric {metric!r}; it has {', '.join(recording.metrics)}")
+        for constraint in owner.problem.constraints:
+            if constraint.confidence is not None:
+                raise UsageError(f"a recording has no errors: simulate with {constraint.metric!r} without a confidence")
         if dict(owner.space) != dict(recording.space):
             raise UsageError("the study's space is not the recording's; build the study with recording.space")
         self._prices = _prices(price, owner.problem.metrics[1:])

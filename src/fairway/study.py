@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from fairway import hashing
 from fairway.checks import instance, whole
-from fairway.constraints.rows import group_keys, group_names
+from fairway.constraints.rows import group_names, numbered_groups
 from fairway.engine.certification import latest
 from fairway.engine.events import Enqueued, Searched, Status
 from fairway.engine.identity import Identity
@@ -288,7 +288,7 @@ class Study:
         Only hashes are kept, of 8 bytes a row. With `groups`, one that is missing from the fresh rows is noticed too.
         """
         hashed = hashing.hashes(rows)
-        names = None if groups is None else sorted(group_names(group_keys(groups)))
+        names = None if groups is None else sorted(group_names(numbered_groups(groups, "groups")[1]))
         self.owner.journal.append(Searched(hashing.pack(hashed), names))
 
     def note(self, trial: int | None = None, /, **jsonable: Any) -> None:

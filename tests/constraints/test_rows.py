@@ -11,7 +11,6 @@ import fairway as fw
 from fairway.constraints.rows import (
     clusters_of,
     count_rows,
-    group_keys,
     grouped,
     labels,
     missing,
@@ -51,7 +50,6 @@ def test_groups_are_refused_by_the_name_of_their_argument():
             numbered_groups(groups, "people")
     number, keys = numbered_groups([["f", 1], ["m", 1], ["f", 1]], "people")
     assert (number.tolist(), keys) == ([0, 1, 0], [("f", 1), ("m", 1)])
-    assert group_keys(["a", None, "a"]) == ["a", None]
 
 
 def test_missing_is_whatever_python_numpy_and_pandas_call_so():

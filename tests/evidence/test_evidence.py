@@ -112,11 +112,11 @@ def test_a_quantile_holds_its_level():
 
 
 def test_the_bootstrap_counts_resampled_values_at_or_beyond_the_limit():
-    found = Resampled(lambda x: x.mean(), [0, 1] * 10, resamples=99, seed=3)
+    found = Resampled(lambda x: x.mean(), [0, 1] * 15, resamples=99, seed=3)
     values = np.array(found.to_json()["resampled"])
     assert found.p_value(fw.AtMost("e", 0.6)) == (1 + (values >= 0.6).sum()) / 100
     assert found.p_value(fw.AtLeast("e", 0.4)) == (1 + (values <= 0.4).sum()) / 100
-    assert found == Resampled(lambda x: x.mean(), [0, 1] * 10, resamples=99, seed=3)
+    assert found == Resampled(lambda x: x.mean(), [0, 1] * 15, resamples=99, seed=3)
     assert found.bound(fw.AtMost("e", 1), 0.999) == math.inf
 
 

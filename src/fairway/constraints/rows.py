@@ -80,7 +80,10 @@ def numbered_groups(groups: Any, name: str) -> tuple[NDArray[np.int64], list[Has
     """
     if groups is None:
         raise UsageError(f"{name}=None: the group of each row is expected")
-    number, keys = _numbered(_keys(groups, name))
+    try:
+        number, keys = _numbered(_keys(groups, name))
+    except TypeError:  # what cannot be hashed
+        raise UsageError(f"{name}={repr(groups)[:80]}: a name or a number for each row is expected") from None
     if any(missing(part) for key in keys for part in (key if isinstance(key, tuple) else (key,))):
         raise UsageError(f"{name} has missing values: give these rows a group of their own, or remove them")
     return number, keys
@@ -92,16 +95,11 @@ def group_names(keys: Sequence[Hashable]) -> tuple[str, ...]:
     return tuple(texts if len({*texts}) == len(texts) else map(repr, keys))
 
 
-def group_keys(groups: Any) -> list[Hashable]:
-    """The distinct keys of rows' groups, missing values among them."""
-    return _numbered(_keys(groups, "groups"))[1]
-
-
 def numbers(values: Any, name: str) -> NDArray[np.float64]:
     """A finite number for each row, (n,)."""
     try:
         given = column(values, name).astype(float)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"{name}={repr(values)[:80]}: a number for each row is expected") from None
@@ -118,8 +116,10 @@ def weights_of(values: Any, rows: int) -> NDArray[np.float64] | None:
         return None
     given = numbers(values, "weights")
     same_length("weights", given, rows)
-    if (given < 0).any() or not given.any():
-        raise UsageError("weights has negative values, or only zeros: numbers of at least 0 are expected")
+    if (given < 0).any() or not 0 < given.sum() < np.inf:
+        raise UsageError(
+            "weights has negative values, only zeros, or no finite sum: numbers of at least 0 are expected"
+        )
     return None if (given == given[0]).all() else given
 
 
@@ -127,7 +127,10 @@ def clusters_of(values: Any, rows: int) -> NDArray[np.int64] | None:
     """The number of each row's cluster, (n,); None if each row is its own."""
     if values is None:
         return None
-    number, keys = _numbered(column(values, "clusters").tolist())
+    try:
+        number, keys = _numbered(column(values, "clusters").tolist())
+    except TypeError:  # what cannot be hashed
+        raise UsageError(f"clusters={repr(values)[:80]}: a name or a number for each row is expected") from None
     same_length("clusters", number, rows)
     if any(map(missing, keys)):
         raise UsageError("clusters has missing values: give each such row a cluster of its own, or remove it")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from fairway.constraints.rows import labels
 from fairway.engine.certification import Candidate, Certification, level_of
 from fairway.engine.ledger import Course
 from fairway.evidence import Decisions, Evidence, from_json, rows_needed
+from fairway.evidence.decisions import digest
 from fairway.parameters import Value
 from fairway.problem import Constraint, Problem
 from fairway.text import beside, confidence, counted, limit_in_words, named, number, percent
@@ -241,15 +238,6 @@ def _is_far(attempt: Attempt) -> bool:
     """
     shares = _shares(attempt)
     return shares is not None and not 1.0 / _FAR <= shares[0] / max(shares[1], 1e-9) <= _FAR
-
-
-def digest(decisions: Any) -> str:
-    """A hash of a model's decisions, row by row.
-
-    >>> digest([1, 0, 1]) == digest([True, False, True]) != digest([1, 1, 0])
-    True
-    """
-    return hashlib.sha256(labels(decisions, "decisions").astype(np.uint8).tobytes()).hexdigest()
 
 
 def _measured(finding: Finding) -> str:

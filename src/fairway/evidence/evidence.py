@@ -40,7 +40,8 @@ class Evidence(ABC):  # noqa: PLW1641 - equal by value and not hashable, as a li
 
     def p_value(self, constraint: Constraint) -> float:
         """How likely rows at least this good are, at most, if the population breaks the limit."""
-        return self._p_value(_checked(constraint))
+        p = self._p_value(_checked(constraint))
+        return min(max(p, 0.0), 1.0) if p == p else 1.0  # noqa: PLR0124 - what is undefined is no evidence
 
     def bound(self, constraint: Constraint, confidence: float) -> float:
         """The tightest limit that these rows certify at a confidence: the upper bound for `AtMost`, else the lower."""
@@ -113,7 +114,7 @@ def from_json(data: Mapping[str, Any]) -> Evidence:
     made = object.__new__(_KINDS[kind])
     try:
         made._read(data)
-    except (KeyError, TypeError) as error:
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{kind} evidence cannot be read ({error!r}): what to_json returned is expected") from error
     return made
 
@@ -122,7 +123,7 @@ def rows_needed(evidence: Evidence, constraint: Constraint, confidence: float, *
     """About how many rows it takes to certify a model whose true value is the observed one, with the given power.
 
     rows * ((z_confidence + z_power) * error / distance to the limit)^2, and more than now. None if the value itself is
-    beyond the limit, where no number of rows helps.
+    beyond the limit, where no number of rows helps, or if its error is not known.
 
     >>> import fairway as fw
     >>> from fairway.evidence import Mean, rows_needed
@@ -131,7 +132,7 @@ def rows_needed(evidence: Evidence, constraint: Constraint, confidence: float, *
     721
     """
     distance = _checked(constraint).sign * (constraint.threshold - evidence.value)
-    if not distance > 0:
+    if not distance > 0 or not math.isfinite(evidence.error):
         return None
     if not evidence.rows:
         return 0

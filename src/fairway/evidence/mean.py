@@ -39,7 +39,7 @@ class Mean(Evidence):
         self, values: Any, *, low: float = 0.0, high: float = 1.0, weights: Any = None, clusters: Any = None
     ) -> None:
         given = numbers(values, "values")
-        if not (is_finite(low) and is_finite(high) and low < high):
+        if not (is_finite(low) and is_finite(high) and low < high and math.isfinite(high - low)):
             raise UsageError(f"low={low!r}, high={high!r}: finite numbers with low below high are expected")
         if given.min() < low or given.max() > high:
             worst = given.min() if given.min() < low else given.max()

@@ -16,12 +16,15 @@ from fairway.errors import UsageError
 from fairway.evidence.evidence import Cells, Evidence
 from fairway.problem import Constraint
 
+_FEWEST = 30  # rows, below which a bootstrap's level is not even approximate
+
 
 class Resampled(Evidence):
     """A function of columns of rows, resampled: rows are drawn with replacement, or whole clusters of rows.
 
     p = (1 + resampled values at or beyond the limit) / (1 + resamples). A resample counts as beyond if the metric is
-    NaN there or divides by 0. The level is approximate. Use `Decisions` or `Mean` where they apply.
+    NaN there or divides by 0. If it is the same in all of them, they tell nothing of other rows, and p is 1; so do
+    fewer than 30 rows. The level is approximate. Use `Decisions` or `Mean` where they apply.
 
     >>> import fairway as fw
     >>> from fairway.evidence import Resampled
@@ -57,18 +60,22 @@ class Resampled(Evidence):
         return {"all": {"rows": self.rows, "resamples": len(self._resampled)}}
 
     def _p_value(self, constraint: Constraint) -> float:
-        beyond = self._excess(constraint) >= constraint.sign * constraint.threshold
+        excess = self._excess(constraint)
+        if self.rows < _FEWEST or excess.min() == excess.max():
+            return 1.0
+        beyond = excess >= constraint.sign * constraint.threshold
         return (1 + int(beyond.sum())) / (1 + len(self._resampled))
 
     def _bound(self, constraint: Constraint, level: float) -> float:
         allowed = math.floor(level * (1 + len(self._resampled)) + 1e-9) - 1  # values that may lie beyond the bound
-        if allowed < 0:
+        excess = np.sort(self._excess(constraint))
+        if allowed < 0 or self.rows < _FEWEST or excess[0] == excess[-1]:
             return constraint.sign * math.inf
-        nearest = float(np.sort(self._excess(constraint))[-1 - allowed])
+        nearest = float(excess[-1 - allowed])
         return constraint.sign * math.nextafter(nearest, math.inf)
 
-    def _least_p(self, constraint: Constraint, scale: float) -> float:  # noqa: ARG002 - no rows are too few for it
-        return 1 / (1 + len(self._resampled))
+    def _least_p(self, constraint: Constraint, scale: float) -> float:  # noqa: ARG002 - the same for any limit
+        return 1.0 if self.rows * scale < _FEWEST else 1 / (1 + len(self._resampled))
 
     def _excess(self, constraint: Constraint) -> NDArray[np.float64]:
         """The resampled values (n,), higher is worse."""

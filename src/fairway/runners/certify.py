@@ -162,10 +162,11 @@ class Certifier:
     def _check_groups(self, evidence: Mapping[str, Evidence]) -> None:
         known = {name for event in self._ledger.searched for name in event.groups or ()}
         for each in evidence.values():
-            missing = sorted(known - set(each.groups)) if isinstance(each, Decisions) else []
-            if missing:
+            if isinstance(each, Decisions) and (missing := sorted(known - set(each.groups))):
+                there = ", ".join(map(repr, each.groups))
                 raise UsageError(
-                    f"the fresh rows have nobody of group {missing[0]!r}: certify on rows with every group"
+                    f"the fresh rows have nobody of group {missing[0]!r}: they have {there}; "
+                    "certify on rows with every group of the search, named alike"
                 )
 
     def _seal(self) -> Certification | None:
