@@ -377,10 +377,10 @@ def test_steps_are_tunes_own():
     """A trial that goes on from a checkpoint in another process counts its reports from 1 there."""
     bridge = TuneBridge(PROBLEM, fw.Space({"x": fw.Int(0, 9)}))
     bridge.ask("a")
-    packed = json.dumps([[None], [-2], 5, False])
+    packed = json.dumps([[None], [None], [-2], 5, False])
     for step in (1, 2, 3):
         bridge.hear("a", {"training_iteration": step, "auc": 0.5, "fairway": packed})
-    bridge.end_with("a", {"training_iteration": 4, "auc": 0.7, "fairway": json.dumps([[0.1], [7], 5, True])})
+    bridge.end_with("a", {"training_iteration": 4, "auc": 0.7, "fairway": json.dumps([[0.1], [0.01], [7], 5, True])})
     assert bridge.study.best.step == 4
 
 
