@@ -57,6 +57,7 @@ bench: $(VENV)/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.speed
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.speed.ray
 	$(BIN)/python -m bench.speed.fairness
+	$(BIN)/python -m bench.levels
 	$(BIN)/python -m bench.scale
 
 papers: $(VENV)/.bench
@@ -65,7 +66,7 @@ papers: $(VENV)/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench run papers
 
 tables: $(VENV)/.bench
-	$(BIN)/python -m bench run practitioner search_cv $(if $(TABLES),--data "$(TABLES)")
+	$(BIN)/python -m bench run practitioner search_cv unseen $(if $(TABLES),--data "$(TABLES)")
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
