@@ -226,6 +226,7 @@ def make(given: Given) -> Result:
     options, folder = given.options, str(given.path)
     sources = [runs.SOURCES / name for name in ("engine/certification.py", "runners/certify.py", "evidence")]
     kept = runs.digest(*(Path(__file__).parent / name for name in ("unseen.py", "splits.py")), *sources, SECONDS)
+    kept += "" if options.errors == ERRORS else f"-{options.errors:g}"
 
     def every(jobs: Sequence[Job], label: str) -> dict[tuple[str, str, int], Found]:
         keyed = {(job.setting, job.way, job.seed): job for job in jobs}
@@ -233,7 +234,8 @@ def make(given: Given) -> Result:
 
     names = list(dict.fromkeys(setting.partition(" ")[0] for setting in options.settings))
     probed = every([Job(name, "probe", 0, folder, 0.0) for name in names], "limits")
-    limits = {name: probed[name, "probe", 0]["limit"] for name in names}
+    probes = {name: probed[name, "probe", 0] for name in names}
+    limits = {name: round(one["median"] + options.errors * one["error"], 4) for name, one in probes.items()}
     seeds = {"search": given.seeds, "margin": options.margins, "Optuna": options.peers, "FLAML": options.peers}
     jobs = [
         Job(setting, way, seed, folder, limits[setting.partition(" ")[0]])
@@ -342,6 +344,7 @@ def _cost(splits: Mapping[str, Sequence[Found]]) -> list[str]:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--settings", nargs="+", default=[*SETTINGS], choices=SETTINGS, metavar="SETTING")
+    parser.add_argument("--errors", type=float, default=ERRORS, help="between the median gap and the limit (2.5)")
     parser.add_argument("--margins", type=int, default=40, help="splits that are searched with a margin too (40)")
     parser.add_argument("--peers", type=int, default=PEERS, help="splits that peers search (10)")
 
