@@ -66,6 +66,17 @@ def test_the_certified_model_is_the_very_object_that_was_tested():
     assert certificate.attempt.passed
 
 
+def test_progress_is_shown_where_it_is_wanted(capsys):
+    world = World()
+    study = searched(world)
+    certify(study, world, progress=True)
+    said = capsys.readouterr().err
+    assert "on the judging rows, 1 of" in said
+    assert "candidate 1 of" in said
+    certify(study, world, rows=np.arange(9000, 11_000), progress=False)
+    assert not capsys.readouterr().err
+
+
 def test_a_trial_that_hands_over_checkpoints_is_trained_once_whatever_the_number_of_its_candidates():
     world = World(high=0.12)
     study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("score"), [fw.AtMost("errors", LIMIT)], seed=0)

@@ -125,8 +125,9 @@ def _measured(problem: Problem, events: Iterable[Event]) -> tuple[list[Candidate
 
     for event in events:
         if isinstance(event, Reported):
+            table = event.error_table()
             for i in np.flatnonzero((event.check_ns >= 0).all(axis=1) & ~event.provisional):
-                errors = [None if math.isnan(error) else error for error in event.error_table()[i].tolist()]
+                errors = [None if math.isnan(error) else error for error in table[i].tolist()]
                 add(event.number, int(event.step[i]), float(event.objective[i]), event.values[i].tolist(), errors)
         elif isinstance(event, Surveyed):
             several |= {event.number} if event.cuts else set()
