@@ -90,11 +90,10 @@ class Certifier:
         self._owner.journal.catch_up()
         front = promising(problem, self._owner.journal.read(0), level=self._level)
         if not any(safety(problem, one.values, one.errors) >= 0.0 for one in front):
-            some = "" if self._owner.best is None else ", save in trials that run or failed"
+            some = "" if self._owner.best is None else ", except in trials that are running or failed"
             raise UsageError(f"nothing within the limits was measured so far{some}: there is no candidate to certify")
-        certification = self._open() or self._seal()
-        while certification is None:  # another process sealed one at the same moment
-            certification = self._open() or self._seal()
+        while not (certification := self._resumed() or self._seal()):
+            continue  # another process sealed one at the same moment: look again
         held: dict[int, Any] = {}  # models that passed, by place
         while not certification.is_over:
             place = len(certification.tests)
@@ -105,7 +104,7 @@ class Certifier:
         self.number = certification.sealed.certification
         return replace(found, model=held[found.chosen])
 
-    def _open(self) -> Certification | None:
+    def _resumed(self) -> Certification | None:
         """A certification on these rows that was cut off, to be resumed; raises if the rows are spent."""
         sharing = [one for one in self._ledger.certifications if self._shares_rows(one.sealed)]
         if not sharing:
@@ -242,8 +241,9 @@ class Certifier:
             raise
         evidence = _checked(said, [each.metric for each in problem.constraints])
         self._check_groups(evidence)
-        for each in problem.constraints if place == 0 else ():
-            check_rows(evidence[each.metric], each, certification.level)
+        if place == 0:
+            for each in problem.constraints:
+                check_rows(evidence[each.metric], each, certification.level)
         decided = next((each.digest for each in evidence.values() if isinstance(each, Decisions)), None)
         kept = {name: one.to_json() for name, one in evidence.items()}
         at = self._owner.clock.at()
