@@ -1,8 +1,8 @@
 """What fairway does inside a boosting library: each round is a report, and a round that becomes the best is saved.
 
-LightGBM and XGBoost differ in how they call a callback and write a model; everything else is here. A booster's first
-rounds do not change as it grows, so a round's number is a checkpoint: a constraint checked after training is measured
-at the best round, not the last. Where earlier rounds do change (DART), only the last one can be checked.
+LightGBM and XGBoost differ in how they call a callback, predict and write a model; everything else is here. A booster's
+first rounds do not change as it grows, so a round's number is a checkpoint: a constraint checked after training is
+measured at the best round, not the last. Where earlier rounds do change (DART), only the last one can be checked.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from fairway.checks import whole
 from fairway.engine.measurement import Given
 from fairway.engine.record import Best
 from fairway.engine.trial import Trial
@@ -49,6 +51,7 @@ class Library:
     count: Callable[[Any], int]  # the rounds that a booster has
     dump: Callable[[Any, int], bytes]  # its first rounds, as a file's content
     load: Callable[[Path], Any]
+    folds: Callable[[Any], Sequence[Any] | None]  # the boosters of a cross-validation; None for one booster
 
     def file_name(self, number: int, seed: int, params: Mapping[str, Value], step: int, value: float | None) -> str:
         """The name of a saved round; its hash tells studies apart that share a folder."""
@@ -163,6 +166,33 @@ class Rounds:
             way = "higher" if higher else "lower"
             raise UsageError(f"{self._metric} of {library} is better {way}, but the study has {objective!r}")
         return float(found.value)
+
+
+class RowPredictor(ABC):
+    """Predicts the same rows at one round after another; each library says how to do so without starting over."""
+
+    def __init__(self, library: Library, rows: Any) -> None:
+        self._library, self._rows = library, rows
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._rows,)  # what is kept of a booster stays in the process that trains it
+
+    def __call__(self, booster: Any, rounds: int | None = None) -> Any:
+        """The predictions of the rows by the first rounds of a booster, by default by all; a list in cross-validation.
+
+        Arrays are the caller's own: a later call changes none of them.
+        """
+        folds = self._library.folds(booster)
+        if folds is not None:
+            return [self(each, rounds) for each in folds]
+        count = self._library.count(booster)
+        if rounds is not None and whole(rounds, "rounds") > count:
+            raise UsageError(f"rounds={rounds}: the booster has {count}")
+        return self._predict(booster, count if rounds is None else int(rounds))
+
+    @abstractmethod
+    def _predict(self, booster: Any, rounds: int) -> Any:
+        """What the booster's own `predict` gives with so many rounds."""
 
 
 def best_model(

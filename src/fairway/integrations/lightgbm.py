@@ -1,4 +1,4 @@
-"""fairway inside LightGBM: a callback that reports each boosting round, and the best round as a model.
+"""fairway inside LightGBM: a callback that reports each round, predictions round by round, the best round as a model.
 
 For `lightgbm.train`, `lightgbm.cv` and the `fit` of its scikit-learn estimators.
 """
@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fairway.engine.record import Best
 from fairway.engine.trial import Trial
 from fairway.errors import MissingDependency
 from fairway.integrations import boosting
-from fairway.integrations.boosting import Evaluated, Measure, Rounds
+from fairway.integrations.boosting import Evaluated, Measure, Rounds, RowPredictor
 from fairway.study import Study
 
 try:
@@ -23,7 +28,13 @@ try:
 except ImportError:
     raise MissingDependency("fairway.integrations.lightgbm needs LightGBM: pip install 'fairway[lightgbm]'") from None
 
-__all__ = ["best_model", "callback"]
+__all__ = ["Predictor", "best_model", "callback"]
+
+Array: TypeAlias = NDArray[np.float64]
+
+_IDENTITY = (
+    *("regression", "regression_l1", "huber", "fair", "quantile", "mape", "lambdarank", "rank_xendcg", "custom"),
+)
 
 
 def callback(
@@ -38,9 +49,9 @@ def callback(
 
     `metric` is LightGBM's name for the study's objective ("auc"), evaluated on the only validation set or on the one
     named `valid`. `constraints` maps each constraint to a function of the booster and a number of rounds, such as
-    `lambda booster, rounds: eod(booster.predict(x, num_iteration=rounds))`. It is called only when the check is worth
-    its cost, maybe after training, with the best round (with DART, the last). With `lightgbm.cv`, the mean over folds
-    is reported, and the function gets the `CVBooster`.
+    `lambda booster, rounds: eod(predict(booster, rounds))` with `predict = Predictor(x)`. It is called only when the
+    check is worth its cost, maybe after training, with the best round (with DART, the last). With `lightgbm.cv`, the
+    mean over folds is reported, and the function gets the `CVBooster`.
 
     A round that becomes the best of the study is saved in the folder `save_to`, one file per trial; `best_model` finds
     it. LightGBM's `early_stopping` can run beside this if it watches the same metric; else it drops the best round.
@@ -64,6 +75,41 @@ def callback(
     True
     """
     return _Callback(Rounds(_LIGHTGBM, trial, metric, constraints, valid, save_to))
+
+
+class Predictor(RowPredictor):
+    """Predicts the same rows at one round after another, and computes only the rounds since the last call.
+
+    With `predict = Predictor(x)`, `predict(booster, rounds)` is `booster.predict(x, num_iteration=rounds)`; without
+    `rounds`, all that the booster has count. The raw scores of the rows are kept as long as their booster exists, so a
+    check at round 300 costs what one at round 3 does. DART, which changes earlier rounds, and a call for an earlier
+    round than the last are computed from the start. A `CVBooster` gives a list, one array per fold. Between calls a
+    booster may grow, but not change otherwise, as `rollback_one_iter` does.
+
+    One predictor serves all trials, also in several threads or processes. It predicts with the `num_threads` that the
+    booster trains with. A plain `predict` without it makes LightGBM continue the training with all cores.
+
+    >>> import lightgbm, numpy as np
+    >>> from fairway.integrations.lightgbm import Predictor
+    >>> x = np.random.default_rng(0).normal(size=(300, 3))
+    >>> y = (x[:, 0] + x[:, 1] ** 2 > 1).astype(int)
+    >>> predict = Predictor(x[200:])
+    >>> booster = lightgbm.Booster({"objective": "binary", "verbosity": -1}, lightgbm.Dataset(x[:200], y[:200]))
+    >>> for _ in range(20):
+    ...     _ = booster.update()
+    ...     chance = predict(booster)
+    >>> bool(np.allclose(chance, booster.predict(x[200:])))
+    True
+    """
+
+    def __init__(self, rows: Any) -> None:
+        super().__init__(_LIGHTGBM, rows)
+        self._scores: WeakKeyDictionary[lightgbm.Booster, _Scores] = WeakKeyDictionary()
+
+    def _predict(self, booster: lightgbm.Booster, rounds: int) -> Array:
+        if booster not in self._scores:
+            self._scores[booster] = _Scores(booster)
+        return self._scores[booster].predict(self._rows, booster, rounds)
 
 
 def best_model(
@@ -94,6 +140,80 @@ def best_model(
     True
     """
     return boosting.best_model(_LIGHTGBM, study, train, saved_in, best)
+
+
+class _Scores:
+    """The raw scores of some rows after some rounds of a booster, and how its predictions follow from them."""
+
+    def __init__(self, booster: lightgbm.Booster) -> None:
+        text = booster.model_to_string(num_iteration=1)  # which has settings as LightGBM read them, aliases resolved
+
+        def said(pattern: str, otherwise: str) -> str:
+            found = re.search(pattern, text, re.MULTILINE)
+            return found[1] if found else otherwise
+
+        self._threads = int(said(r"^\[num_threads: (\d+)\]$", "0"))
+        self._averages = "\naverage_output\n" in text  # a random forest
+        is_dart = said(r"^\[boosting: (\w+)\]$", "") == "dart"
+        self._link = None if is_dart else _link(said(r"^objective=(.+)$", "custom"))
+        self._rounds, self._raw = 0, np.zeros(())
+
+    def predict(self, rows: Any, booster: lightgbm.Booster, rounds: int) -> Array:
+        """The predictions by so many rounds; only those that are not in the scores yet are computed."""
+        if self._link is None:
+            return self._computed(rows, booster, 0, rounds)
+        if not self._raw.ndim or rounds < self._rounds:
+            self._rounds, self._raw = rounds, self._computed(rows, booster, 0, rounds, raw_score=True)
+        elif rounds > self._rounds:
+            self._raw += self._computed(rows, booster, self._rounds, rounds, raw_score=True)
+            self._rounds = rounds
+        with np.errstate(over="ignore"):
+            return self._link(self._raw / max(rounds, 1) if self._averages else self._raw)
+
+    def _computed(
+        self, rows: Any, booster: lightgbm.Booster, begin: int, end: int, *, raw_score: bool = False
+    ) -> Array:
+        predicted = booster.predict(
+            rows,
+            start_iteration=begin,
+            num_iteration=end - begin,
+            raw_score=raw_score,
+            num_threads=self._threads,  # LightGBM keeps the number for all that follows, such as further training
+        )
+        return np.asarray(predicted)
+
+
+def _link(objective: str) -> Callable[[Array], Array] | None:
+    """How predictions follow from raw scores, in a new array, by an objective as a model file has it; None: not known.
+
+    >>> _link("binary sigmoid:2")(np.zeros(1))
+    array([0.5])
+    """
+    name, *settings = objective.split()
+    sigmoid = next((each.removeprefix("sigmoid:") for each in settings if each.startswith("sigmoid:")), "1")
+    if len(sigmoid) > 6:  # noqa: PLR2004 - the file has six digits, maybe of more
+        return None
+    links: dict[str, Callable[[Array], Array]] = {
+        **dict.fromkeys(_IDENTITY, np.copy),
+        **dict.fromkeys(("binary", "multiclassova", "cross_entropy"), lambda raw: _logistic(float(sigmoid) * raw)),
+        **dict.fromkeys(("poisson", "gamma", "tweedie"), np.exp),
+        "cross_entropy_lambda": lambda raw: np.log1p(np.exp(raw)),
+        "multiclass": _softmax,
+    }
+    return _signed_square if "sqrt" in settings else links.get(name)
+
+
+def _logistic(raw: Array) -> Array:
+    return 1.0 / (1.0 + np.exp(-raw))
+
+
+def _signed_square(raw: Array) -> Array:
+    return np.sign(raw) * raw**2
+
+
+def _softmax(raw: Array) -> Array:
+    scaled = np.exp(raw - raw.max(axis=1, keepdims=True))
+    return np.asarray(scaled / scaled.sum(axis=1, keepdims=True))
 
 
 class _Callback:
@@ -157,4 +277,6 @@ def _load(path: Path) -> Any:
     return booster
 
 
-_LIGHTGBM = boosting.Library("LightGBM", ".txt", _count, _dump, _load)
+_LIGHTGBM = boosting.Library(
+    "LightGBM", ".txt", _count, _dump, _load, lambda model: model.boosters if _is_cv(model) else None
+)

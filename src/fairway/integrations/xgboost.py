@@ -1,4 +1,4 @@
-"""fairway inside XGBoost: a callback that reports each boosting round, and the best round as a model.
+"""fairway inside XGBoost: a callback that reports each round, predictions round by round, the best round as a model.
 
 For `xgboost.train`, `xgboost.cv` and the scikit-learn estimators.
 """
@@ -10,12 +10,15 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fairway.checks import whole
 from fairway.engine.record import Best
 from fairway.engine.trial import Trial
 from fairway.errors import MissingDependency, UsageError
 from fairway.integrations import boosting
-from fairway.integrations.boosting import Evaluated, Measure, Rounds
+from fairway.integrations.boosting import Evaluated, Measure, Rounds, RowPredictor
 from fairway.study import Study
 
 try:
@@ -23,7 +26,7 @@ try:
 except ImportError:
     raise MissingDependency("fairway.integrations.xgboost needs XGBoost: pip install 'fairway[xgboost]'") from None
 
-__all__ = ["best_model", "callback"]
+__all__ = ["Predictor", "best_model", "callback"]
 
 _TRAINING = {"train", "training", "dtrain"}  # names of training sets; XGBoost does not say which it is
 _HIGHER = {"auc", "aucpr", "map", "ndcg", "pre", "interval-regression-accuracy"}
@@ -46,9 +49,9 @@ def callback(
 
     `metric` is XGBoost's name for the study's objective ("auc"), evaluated on the only data set not called "train" or
     on the one named `valid`. `constraints` maps each constraint to a function of the booster and a number of rounds,
-    such as `lambda booster, rounds: eod(booster.predict(data, iteration_range=(0, rounds)))`. It is called only when
-    the check is worth its cost. XGBoost does not say how many rounds it plans; `total` does, so that an expensive check
-    can wait for the end and measure the best round (with DART and linear boosters, the last).
+    such as `lambda booster, rounds: eod(predict(booster, rounds))` with `predict = Predictor(x)`. It is called only
+    when the check is worth its cost. XGBoost does not say how many rounds it plans; `total` does, so that an expensive
+    check can wait for the end and measure the best round (with DART and linear boosters, the last).
 
     A round that becomes the best of the study is saved in the folder `save_to`, one file per trial; `best_model` finds
     it. XGBoost's own early stopping can run beside this.
@@ -72,6 +75,40 @@ def callback(
     """
     total = None if total is None else whole(total, "total")
     return _Callback(Rounds(_XGBOOST, trial, metric, constraints, valid, save_to), total)
+
+
+class Predictor(RowPredictor):
+    """Predicts the same rows at one round after another, and computes only the rounds since the last call.
+
+    With `predict = Predictor(x)`, `predict(booster, rounds)` is what `booster.predict` gives with
+    `iteration_range=(0, rounds)`; without `rounds`, all that the booster has count. XGBoost keeps the scores of a
+    `DMatrix` that it sees again. Here one is made of `x` and kept, so a check at round 300 costs what one at round 3
+    does. DART, which changes earlier rounds, and a call for an earlier round than the last are computed from the start.
+    In `xgboost.cv` a list is returned, one array per fold.
+
+    `x` may be a `DMatrix` itself: that of `evals` has its scores already. One predictor serves all trials; for several
+    processes, give it the array, since XGBoost cannot pickle a `DMatrix`.
+
+    >>> import xgboost, numpy as np
+    >>> from fairway.integrations.xgboost import Predictor
+    >>> x = np.random.default_rng(0).normal(size=(300, 3))
+    >>> y = (x[:, 0] + x[:, 1] ** 2 > 1).astype(int)
+    >>> predict, data = Predictor(x[200:]), xgboost.DMatrix(x[:200], y[:200])
+    >>> booster = xgboost.Booster({"objective": "binary:logistic"}, [data])
+    >>> for k in range(20):
+    ...     booster.update(data, k)
+    ...     chance = predict(booster)
+    >>> bool((chance == booster.predict(xgboost.DMatrix(x[200:]))).all())
+    True
+    """
+
+    def __init__(self, rows: Any) -> None:
+        super().__init__(_XGBOOST, rows)
+        is_made = isinstance(rows, xgboost.DMatrix)
+        self._matrix = rows if is_made else xgboost.DMatrix(rows, enable_categorical=True)
+
+    def _predict(self, booster: xgboost.Booster, rounds: int) -> NDArray[np.float32]:
+        return booster.predict(self._matrix, iteration_range=(0, rounds))
 
 
 def best_model(
@@ -157,4 +194,8 @@ def _dump(model: Any, rounds: int) -> bytes:
     return bytes((model[:rounds] if rounds < _count(model) else model).save_raw("ubj"))
 
 
-_XGBOOST = boosting.Library("XGBoost", ".ubj", _count, _dump, lambda path: xgboost.Booster(model_file=path))
+def _folds(model: Any) -> list[xgboost.Booster] | None:
+    return [fold.bst for fold in model.cvfolds] if _is_cv(model) else None
+
+
+_XGBOOST = boosting.Library("XGBoost", ".ubj", _count, _dump, lambda path: xgboost.Booster(model_file=path), _folds)
