@@ -57,6 +57,7 @@ bench: $(VENV)/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.speed
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.speed.ray
 	$(BIN)/python -m bench.speed.fairness
+	OMP_NUM_THREADS=1 $(BIN)/python -m bench.speed.boosting
 	$(BIN)/python -m bench.levels
 	$(BIN)/python -m bench.scale
 
