@@ -28,11 +28,6 @@ def test_default_settings_break_the_limit(credit):
     assert credit.eod(booster) > 1.2 * LIMIT
 
 
-def test_scores_kept_while_training_are_the_models_predictions(credit):
-    booster = credit.booster({"num_leaves": 7}, rounds=5)
-    np.testing.assert_allclose(credit.predict(booster), booster.predict(credit.judge[0]))
-
-
 def test_the_demo_ends_with_a_feasible_model_and_says_what_was_saved(capsys):
     main(seconds=600.0, trials=12)
     out = capsys.readouterr().out

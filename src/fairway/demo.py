@@ -65,11 +65,14 @@ class Credit:
     """The task: train LightGBM round by round on some rows, judge it on others, and keep the rest away from both."""
 
     def __init__(self) -> None:
+        from fairway.integrations.lightgbm import Predictor  # noqa: PLC0415 - optional
+
         features, default, group = credit_table(sum(_PARTS))
         train, judge, rest = np.split(np.arange(len(default)), np.cumsum(_PARTS[:2]))
         self.train = (features[train], default[train])
         self.judge = (features[judge], default[judge])
         self.group = group[judge]
+        self.predict = Predictor(features[judge])
         self.fresh = fw.FreshRows(
             features[rest],
             default[rest],
@@ -82,24 +85,11 @@ class Credit:
         """A booster trained for `rounds` rounds."""
         import lightgbm  # noqa: PLC0415 - optional
 
-        settings = {"objective": "binary", "metric": "none", "verbosity": -1, "num_threads": 1, "seed": 0}
-        data = lightgbm.Dataset(*self.train, params=settings)
-        booster = lightgbm.Booster({**settings, **params}, data)
-        booster.add_valid(data.create_valid(*self.judge), "judge")
+        settings = {"objective": "binary", "verbosity": -1, "num_threads": 1, "seed": 0}
+        booster = lightgbm.Booster({**settings, **params}, lightgbm.Dataset(*self.train, params=settings))
         for _ in range(rounds):
             booster.update()
         return booster
-
-    def predict(self, booster: Any) -> NDArray[np.float64]:
-        """The predicted probability of default in the judging rows, from the scores that LightGBM keeps."""
-        caught: list[NDArray[np.float64]] = []
-
-        def catch(scores: NDArray[np.float64], _: Any) -> tuple[str, float, bool]:
-            caught.append(scores)
-            return "", 0.0, True
-
-        booster.eval_valid(catch)
-        return caught[0]
 
     def auc(self, booster: Any) -> float:
         """The AUC of a booster on the judging rows."""
