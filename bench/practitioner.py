@@ -134,6 +134,21 @@ class Odds:
         return float(max(abs(rates[0] - rates[1]), abs(rates[2] - rates[3])))
 
 
+def judged(booster: Any) -> Array:
+    """The predictions for the validation rows now, from the scores that LightGBM keeps as it trains.
+
+    They cost less than `Predictor`'s, but are of the last round only.
+    """
+    caught: list[Array] = []
+
+    def catch(scores: Array, _: Any) -> tuple[str, float, bool]:
+        caught.append(scores)
+        return "", 0.0, True
+
+    booster.eval_valid(catch)
+    return caught[0]
+
+
 class Over(BaseException):
     """The budget is spent. No tuner catches it, because it is not an Exception."""
 
@@ -202,15 +217,8 @@ class Task:
                 return
 
     def checkpoint(self, booster: Any) -> Checkpoint:
-        """What a booster predicts now, from the scores that LightGBM keeps as it trains."""
-        caught: list[Array] = []
-
-        def catch(scores: Array, _: Any) -> tuple[str, float, bool]:
-            caught.append(scores)
-            return "", 0.0, True
-
-        booster.eval_valid(catch)
-        return Checkpoint(self, caught[0])
+        """What a booster predicts now."""
+        return Checkpoint(self, judged(booster))
 
     def record(self, auc: float, eod: float) -> None:
         """A checkpoint was measured; beyond the budget it does not count."""

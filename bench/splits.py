@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import fairway as fw
-from bench.practitioner import DATASETS, FIXED, SPACE
+from bench.practitioner import DATASETS, FIXED, SPACE, judged
 from fairway.constraints import equalized_odds_difference
 from fairway.demo import auc, credit_table
 
@@ -123,17 +123,6 @@ class Machine:
         booster = lightgbm.Booster({**self._settings, **params}, self._data)
         return booster.add_valid(self._valid, "judge")
 
-    def scores(self, booster: Any) -> Array:
-        """Of the judging rows, as LightGBM keeps them while it trains."""
-        caught: list[Array] = []
-
-        def catch(scores: Array, _: Any) -> tuple[str, float, bool]:
-            caught.append(scores)
-            return "", 0.0, True
-
-        booster.eval_valid(catch)
-        return caught[0]
-
     def threshold(self, model: Any) -> float:
         """The score from which on a model decides 1."""
         return self.cutoff(model.predict(self.split.judge.x))
@@ -153,7 +142,7 @@ class Machine:
             ended = booster.update()
             if step > 1 and (ended or self.is_over):  # no split is left, or no time
                 break
-            scores = self.scores(booster)
+            scores = judged(booster)
             trial.report(auc=auc(self.split.judge.y, scores), eod=lambda scores=scores: self.eod(scores))
         return booster
 

@@ -33,7 +33,7 @@ import numpy as np
 
 import fairway as fw
 from bench import runs
-from bench.practitioner import FEWEST, SPACE
+from bench.practitioner import FEWEST, SPACE, judged
 from bench.reproduction import Given, Reproduction, Result
 from bench.splits import DEMO, POPULATION, ROUNDS, TABLES, Machine, Rows, odds, parameters, split, widest_error
 from bench.tables import TABLES as FOLDER
@@ -86,7 +86,7 @@ def _probe(job: Job) -> Found:
         for step in range(1, ROUNDS + 1):
             if booster.update():
                 break
-            best = max(best, (auc(parts.judge.y, machine.scores(booster)), step))
+            best = max(best, (auc(parts.judge.y, judged(booster)), step))
         if best[1]:
             threshold = machine.cutoff(booster.predict(parts.judge.x, num_iteration=best[1]))
             gaps.append(odds(rest, booster.predict(rest.x, num_iteration=best[1]) >= threshold))
@@ -181,7 +181,7 @@ def _flaml(machine: Machine, job: Job) -> Any:
         booster = machine.booster({name: config[name] for name in SPACE})
         for _ in range(config["rounds"]):
             booster.update()
-        scores = machine.scores(booster)
+        scores = judged(booster)
         value, gap = auc(machine.split.judge.y, scores), float(machine.eod(scores))
         if gap <= job.limit and value > best[0]:
             best[:] = [value, booster]
@@ -210,7 +210,7 @@ def _top(machine: Machine, params: Mapping[str, Any], rounds: int) -> tuple[floa
         ended = booster.update()
         if step > 1 and (ended or machine.is_over):
             break
-        scores = machine.scores(booster)
+        scores = judged(booster)
         value = auc(machine.split.judge.y, scores)
         if value > best[0]:
             best = (value, step, float(machine.eod(scores)))

@@ -26,7 +26,7 @@ import fairway as fw
 from bench import runs
 from bench.__main__ import main
 from bench.papers import ace_paper
-from bench.practitioner import Odds
+from bench.practitioner import Odds, judged
 from bench.reproduction import Given, Need, Reproduction, Result, made_by
 
 WORKERS = 2
@@ -104,7 +104,7 @@ class Credit:
         booster.add_valid(valid, "judge")
         for _ in trial.steps(rounds):
             ended = booster.update()
-            chance = self._chance(booster)
+            chance = judged(booster)
             if trial.report(auc=self._odds.auc(chance), eod=partial(self._odds.eod, chance)).best:
                 trial.note(best_after=round(time.time() - began, 2))
             if ended:  # no further split is possible
@@ -120,18 +120,6 @@ class Credit:
             judged = self._features[self._judge], self._target[self._judge]
             self._binned[bins] = data, data.create_valid(*judged, params=settings).construct()
         return self._binned[bins]
-
-    @staticmethod
-    def _chance(booster: Any) -> Array:
-        """From the scores that LightGBM keeps as it trains."""
-        caught: list[Array] = []
-
-        def catch(scores: Array, _: Any) -> tuple[str, float, bool]:
-            caught.append(scores)
-            return "", 0.0, True
-
-        booster.eval_valid(catch)
-        return caught[0]
 
 
 credit = cache(Credit)
