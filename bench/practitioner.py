@@ -146,7 +146,7 @@ def judged(booster: Any) -> Array:
         return "", 0.0, True
 
     booster.eval_valid(catch)
-    return caught[0]
+    return caught[0].copy()  # LightGBM writes the next round's into the same array
 
 
 class Over(BaseException):
