@@ -153,6 +153,20 @@ def test_a_check_at_the_end_looks_at_the_best_round(task):
 
 
 @BOTH
+@pytest.mark.parametrize("interval", [1, "end"])
+@pytest.mark.parametrize("dart", [False, True])
+def test_a_predictor_measures_what_a_plain_prediction_does(task, interval, dart):
+    predict, more = task.ours.Predictor(JUDGE[0]), task.dart if dart else {}
+    eod = lambda booster, rounds: judged(predict(booster, rounds).astype(float))[1]
+    found = []
+    for job in (task(**more), task(eod=eod, **more)):
+        study = new_study(fw.ACE(interval=interval))
+        study.optimize(job, trials=8)
+        found.append([(record.steps, record.status, record.metrics) for record in study.trials])
+    assert found[0] == found[1]
+
+
+@BOTH
 def test_a_hopeless_trial_is_stopped_without_an_exception(task):
     study = new_study(fw.ACE(interval="end", grace=2))
     study.optimize(task(), trials=6)
