@@ -28,7 +28,7 @@ from sklearn.metrics import roc_auc_score
 import fairway as fw
 from fairway.constraints import equalized_odds_difference
 from fairway.demo import credit_table
-from fairway.integrations.lightgbm import callback
+from fairway.integrations.lightgbm import Predictor, callback
 
 ROUNDS = 400
 SPACE: dict[str, fw.Int | fw.Float] = {
@@ -54,6 +54,7 @@ class Credit:
         part = np.arange(len(y)) % 4
         self.seen = (x[part == 0], y[part == 0])
         self.x, self.y, self.group = x[part == 1], y[part == 1], group[part == 1]
+        self.predict = Predictor(self.x)
         self.searched_by = x[part <= 1]
         self.fresh_truth, self.fresh_group = y[part > 1], group[part > 1]
         self.fresh = fw.FreshRows(
@@ -66,7 +67,7 @@ class Credit:
 
     def refused(self, booster: lightgbm.Booster, rounds: int | None = None) -> NDArray[np.bool_]:
         """Whose risk is above average. With 0.5 as the threshold, a model that refuses nobody would look fair."""
-        return np.asarray(booster.predict(self.x, num_iteration=rounds) >= self.seen[1].mean())
+        return np.asarray(self.predict(booster, rounds) >= self.seen[1].mean())
 
     def eod(self, booster: lightgbm.Booster, rounds: int | None = None) -> float:
         """The larger gap between groups in true-positive or false-positive rate."""
