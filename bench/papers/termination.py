@@ -16,7 +16,7 @@ import inspect
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,6 +27,7 @@ import fairway as fw
 from bench import runs
 from bench.__main__ import main
 from bench.papers.ace_tables import CURVES
+from bench.papers.termination_runs import START, Replay, incumbents, load_cv, load_tables
 from bench.pictures import figure
 from bench.reproduction import Given, Need, Reproduction, Result
 from fairway.history import History
@@ -34,30 +35,10 @@ from fairway.terminators.terminator import Verdict
 
 Array = NDArray[np.float64]
 
-START = 20
 LIMIT, BUDGET = 0.25, 20.0  # of the searches on recorded curves
 FACTORS = (0.5, 0.75, 1.0, 1.25, 1.54, 1.85, 2.2, 3.0, 4.0)
 THRESHOLDS = (0.0001, 0.001, 0.01)
-SPACES: dict[str, dict[str, fw.Float | fw.Int]] = {
-    "RF": {
-        "max_depth": fw.Int(1, 5),
-        "min_samples_split": fw.Float(0.01, 0.5, log=True),
-        "n_estimators": fw.Float(1.0, 64.0, log=True),
-    },
-    "XGB": {
-        "colsample_bytree": fw.Float(0.3, 1.0),
-        "gamma": fw.Float(1e-6, 64.0, log=True),
-        "learning_rate": fw.Float(1e-6, 1.0, log=True),
-        "max_depth": fw.Float(2.0, 32.0, log=True),
-        "min_child_weight": fw.Float(1e-6, 32.0, log=True),
-        "n_estimators": fw.Float(2.0, 512.0, log=True),
-        "reg_alpha": fw.Float(1e-6, 2.0, log=True),
-        "reg_lambda": fw.Float(1e-6, 2.0, log=True),
-        "subsample": fw.Float(0.5, 1.0),
-    },
-}
 WHOLE = ("ours", "ours, all points")  # looked at often, at every factor
-ORDERED = ("batch_size", "dropout_1", "dropout_2", "init_lr", "n_units_1", "n_units_2")  # of FCNet
 
 
 class Straight(fw.RegretBound):
@@ -100,136 +81,6 @@ VARIANTS: dict[str, fw.RegretBound] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Replay:
-    """One recorded search; `test` is that of the incumbent after each evaluation, `seconds` run from evaluation 20."""
-
-    group: str  # algorithm, or task and optimizer
-    dataset: str
-    seed: int
-    history: History
-    test: Array
-    seconds: Array
-    bounds: Array  # the authors', NaN before their first
-    ei: Array
-    pi: Array
-    lowest: float = math.nan  # the lowest loss of all searches on that table, these and others
-
-    def scores(self, stop: int) -> tuple[float, float]:
-        """RYC and RTC of stopping after row `stop`."""
-        last, now = float(self.test[-1]), float(self.test[stop])
-        return (last - now) / max(last, now), 1.0 - float(self.seconds[stop] / self.seconds[-1])
-
-
-def _incumbents(history: History) -> NDArray[np.intp]:
-    """The row of the best evaluation so far, after each."""
-    loss = history.loss
-    improved = np.concatenate([[True], loss[1:] < np.minimum.accumulate(loss)[:-1]])
-    return np.maximum.accumulate(np.where(improved, np.arange(len(loss)), 0))
-
-
-def _history(space: fw.Space, x: Array, loss: Array, noise: Array) -> History:
-    n, none = len(x), np.zeros(len(x), bool)
-    return History(
-        space=space,
-        problem=fw.Problem(fw.Minimize("error")),
-        seed=0,
-        number=np.arange(n),
-        x=x,
-        loss=loss,
-        values=np.zeros((n, 0)),
-        bounds=np.zeros((n, 0)),
-        violation=np.zeros(n),
-        failed=none,
-        partial=none,
-        step=np.ones(n, np.int64),
-        seconds=np.zeros(n),
-        noise=noise,
-        folds=np.full(n, 10),
-        pending=x[:0],
-    )
-
-
-def load_cv(folder: Path) -> list[Replay]:
-    """The searches with cross-validation."""
-    import pandas as pd  # noqa: PLC0415 - optional
-
-    runs, bounds = (pd.read_parquet(folder / f"{name}.parquet") for name in ("bo_runs_cv", "regrets_cv"))
-    bounds["algo"] = np.where(bounds.task.str.contains("RandomForest"), "RF", "XGB")
-    bounds["dataset"], bounds["seed"] = bounds.task.str.split("_dpp").str[0], bounds.file.str[:3].astype(int)
-    theirs = dict(iter(bounds.groupby(["algo", "dataset", "seed"])))
-    replays = []
-    for key, run in runs.sort_values("i").groupby(["algo", "dataset", "seed"]):
-        algo, dataset, seed = map(str, key)
-        space = fw.Space(SPACES[algo])
-        columns = []
-        for name, parameter in space.items():
-            value = run[f"hp_{name}"].to_numpy(float)
-            value = np.exp(value) if getattr(parameter, "log", False) else value
-            columns.append(np.clip(value, parameter.low, parameter.high))  # type: ignore[attr-defined]
-        x = np.array([space.encode(_params(space, row)) for row in zip(*columns, strict=True)])
-        folds = run[[f"val_fold{k}" for k in range(10)]].to_numpy(float)
-        history = _history(space, x, run.value.to_numpy(float), np.array([fw.Folds(row).noise for row in folds]))
-        bound = np.full(len(run), np.nan)
-        said = theirs[key]
-        bound[said.iteration.to_numpy(int)] = said.regret_bound.to_numpy(float)
-        replays.append(
-            Replay(
-                algo,
-                dataset,
-                int(seed),
-                history,
-                test=run.test_value.to_numpy(float)[_incumbents(history)],
-                seconds=np.cumsum(np.where(run.i >= START, run.evaluation_time, 0.0)),
-                bounds=bound,
-                ei=run.ei.to_numpy(float),
-                pi=run.pi.to_numpy(float),
-            )
-        )
-    return replays
-
-
-def _params(space: fw.Space, row: Sequence[float]) -> dict[str, Any]:
-    return {
-        name: int(value) if isinstance(parameter, fw.Int) else float(value)
-        for (name, parameter), value in zip(space.items(), row, strict=True)
-    }
-
-
-def load_tables(folder: Path, runs: int) -> list[Replay]:
-    """The first so many searches of each optimizer on each table."""
-    import pandas as pd  # noqa: PLC0415 - optional
-
-    bounds = pd.read_parquet(folder / "regrets_baselines.parquet")
-    bounds["optimizer"] = bounds.set.str.split("_").str[2]
-    theirs = dict(iter(bounds.groupby(["task", "optimizer", "file"])))
-    replays = []
-    for name in ("runs_hpobench", "runs_nas201"):
-        table = pd.read_parquet(folder / f"{name}.parquet")
-        lowest = {str(task): float(value) for task, value in table.groupby("bench").feval.min().items()}
-        table = table[table.file < f"{runs:03d}"].dropna(axis=1, how="all")
-        names = sorted(str(column)[3:] for column in table if str(column).startswith("hp_"))
-        options = {name: sorted(table[f"hp_{name}"].dropna().unique().tolist()) for name in names}
-        space = fw.Space({name: fw.Choice(options[name], ordered=name in ORDERED) for name in names})
-        for (task, optimizer, file), run in table.sort_values("iteration").groupby(["bench", "optimizer", "file"]):
-            said = theirs[task, optimizer, file].sort_values("iteration")
-            at = said.iteration.to_numpy(int)
-            run = run[: at[-1] + 1]  # noqa: PLW2901 - the authors' bounds may end before it
-            rows = run[[f"hp_{name}" for name in names]].itertuples(index=False)
-            x = np.array([space.encode(dict(zip(names, row, strict=True))) for row in rows])
-            history = _history(space, x, run.feval.to_numpy(float), np.full(len(run), np.nan))
-            columns = {}
-            for column in ("incumbent_test_metric", "total_train_time", "regret_bound", "ei", "pi"):
-                columns[column] = np.full(len(run), np.nan)
-                columns[column][at] = said[column].to_numpy(float)
-            place = (str(optimizer), str(task), int(str(file)[:3]))
-            test, seconds, bound, ei, pi = columns.values()
-            if np.isnan(test).all():  # NAS-Bench-201 is judged by validation, as in the paper
-                test = np.minimum.accumulate(history.loss)
-            replays.append(Replay(*place, history, test, seconds, bound, ei, pi, lowest[str(task)]))
-    return replays
-
-
 # Bounds
 
 
@@ -266,14 +117,14 @@ def _first(says_stop: NDArray[np.bool_]) -> int:
 
 def _by_noise(replay: Replay, bound: Array, factor: float, *, fixed: bool = False) -> int:
     """By the noise of the incumbent, or, `fixed`, as the authors' code does, by that of the incumbent at the start."""
-    noise = replay.history.noise[_incumbents(replay.history)]
+    noise = replay.history.noise[incumbents(replay.history)]
     noise = np.full_like(noise, noise[START]) if fixed else noise
     return _first(np.nan_to_num(bound, nan=np.inf) < factor * noise)
 
 
 def _by_plateau(replay: Replay, patience: int) -> int:
     rows = np.arange(len(replay.history))
-    return _first((rows - _incumbents(replay.history) >= patience) & (rows >= START))
+    return _first((rows - incumbents(replay.history) >= patience) & (rows >= START))
 
 
 def _below(values: Array, threshold: float) -> int:
