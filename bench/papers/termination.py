@@ -39,6 +39,7 @@ Array = NDArray[np.float64]
 
 PUBLISHED = {"Ours_0.21": 1.0, "Ours_0.5": 0.5 / 0.21}  # the authors' settings, as factors of the deviation
 FACTORS = (0.5, 0.75, 1.0, 1.25, 1.5, 1.85, 2.2, PUBLISHED["Ours_0.5"], 3.0, 4.0)
+LARGE = 0.05  # of the test error
 THRESHOLDS = (0.0001, 0.001, 0.01)
 WHOLE = ("ours", "ours, all points")  # asked as often as the library asks, at every factor
 SELDOM = "ours, asked as seldom as what follows"
@@ -152,25 +153,30 @@ def _below(values: Array, threshold: float) -> int:
 # Tables
 
 
-def _over_datasets(replays: list[Replay], scores: Array) -> Array:
-    """Mean scores (datasets, 2) of single runs (n, 2)."""
-    names = np.array([replay.dataset for replay in replays])
-    return np.array([scores[names == name].mean(axis=0) for name in np.unique(names)])
-
-
-def _row(name: str, replays: list[Replay], stops: list[int], against: Array | None = None) -> str:
-    scores = np.array([replay.scores(stop) for replay, stop in zip(replays, stops, strict=True)])
-    means = _over_datasets(replays, scores)
-    cells = [name, f"{means[:, 0].mean():+.4f}", f"{means[:, 1].mean():.3f}", f"{(scores[:, 0] > 0).mean():.2f}"]
-    if against is not None:
-        apart = means - against
-        errors = apart.std(axis=0, ddof=1) / math.sqrt(len(apart))
-        cells += [f"{a:+.4f} ± {e:.4f}" for a, e in zip(apart.mean(axis=0), errors, strict=True)]
-    return f"| {' | '.join(cells)} |"
+COLUMNS = ("RYC", "its median", f"lost over {LARGE:.0%}", "RTC", "its median", "RYC > 0")
 
 
 def _scores(replays: list[Replay], stops: list[int]) -> Array:
-    return _over_datasets(replays, np.array([r.scores(stop) for r, stop in zip(replays, stops, strict=True)]))
+    """RYC and RTC (n, 2) of single searches."""
+    return np.array([replay.scores(stop) for replay, stop in zip(replays, stops, strict=True)])
+
+
+def _cells(scores: Array) -> list[str]:
+    """What `COLUMNS` name, of single searches (n, 2)."""
+    (ryc, rtc), (middle, half), each = scores.mean(axis=0), np.median(scores, axis=0), scores[:, 0]
+    lost, won = f"{(each < -LARGE).mean():.0%}", f"{(each > 0).mean():.0%}"
+    return [f"{ryc:+.4f}", f"{middle:+.4f}", lost, f"{rtc:.3f}", f"{half:.3f}", won]
+
+
+def _apart(replays: list[Replay], scores: Array, others: Array) -> tuple[Array, Array]:
+    """The mean difference of RYC and RTC to others of the same searches, and its error over datasets."""
+    names = np.array([replay.dataset for replay in replays])
+    apart = np.array([(scores - others)[names == name].mean(axis=0) for name in np.unique(names)])
+    return apart.mean(axis=0), apart.std(axis=0, ddof=1) / math.sqrt(len(apart))
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def cv_tables(replays: list[Replay], made: dict[str, list[Array]], folder: Path) -> Iterator[str]:
@@ -178,32 +184,29 @@ def cv_tables(replays: list[Replay], made: dict[str, list[Array]], folder: Path)
     for algo in ("RF", "XGB"):
         here = [k for k, replay in enumerate(replays) if replay.group == algo]
         some = [replays[k] for k in here]
-        reference = _scores(some, [_by_noise(r, r.bounds, 1.0) for r in some])
+        places = [(algo, r.dataset, r.seed) for r in some]
+        scores: dict[str, Array] = {}
+        stops: dict[str, list[int]] = {}
+        for method, f in PUBLISHED.items():
+            stored = _stored(folder, method).loc[places, ["rel_test", "rel_time"]]
+            scores[f"the authors' stops, {method.replace('_', ' ')}"] = stored.to_numpy(float)
+            kept = [_by_noise(r, r.bounds, f, fixed=True) for r in some]
+            stops[f"the authors' bounds, first threshold kept, {_at(f)}"] = kept
+        stops |= {f"Conv {i}": [_by_plateau(r, i) for r in some] for i in (10, 30, 50)}
+        stops |= {f"EI {x:g}": [_below(_from_start(r.ei), x) for r in some] for x in (1e-8, 1e-12, 1e-16)}
+        stops |= {f"PI {x:g}": [_below(_from_start(r.pi), x) for r in some] for x in (1e-4, 1e-8, 1e-12)}
+        stops |= {f"the authors' bounds, {_at(f)}": [_by_noise(r, r.bounds, f) for r in some] for f in FACTORS}
+        for name, bound in made.items():
+            for f in FACTORS if name in WHOLE else (1.0, 1.5, 2.2):
+                stops[f"{name}, {_at(f)}"] = [_by_noise(replays[k], bound[k], f) for k in here]
+        scores |= {name: _scores(some, each) for name, each in stops.items()}
+        default = scores[f"ours, {_at(1.0)}"]
         yield from ("", f"## {algo}, 10-fold cross-validation, {len(some)} searches", "")
-        yield "| rule | RYC | RTC | share of RYC > 0 | RYC less the authors' at 1 | RTC less the authors' at 1 |"
-        yield "| --- | --- | --- | --- | --- | --- |"
-        for method in PUBLISHED:
-            theirs = _stored(folder, method).loc[algo]
-            cells = f"{theirs.rel_test.mean():+.4f} | {theirs.rel_time.mean():.3f} | {(theirs.rel_test > 0).mean():.2f}"
-            yield f"| the authors' stops, {method.replace('_', ' ')} | {cells} | | |"
-        rules = [
-            (
-                f"the authors' bounds, first threshold kept, {_at(f)}",
-                [_by_noise(r, r.bounds, f, fixed=True) for r in some],
-            )
-            for f in PUBLISHED.values()
-        ]
-        rules += [(f"Conv {i}", [_by_plateau(r, i) for r in some]) for i in (10, 30, 50)]
-        rules += [(f"EI {x:g}", [_below(_from_start(r.ei), x) for r in some]) for x in (1e-8, 1e-12, 1e-16)]
-        rules += [(f"PI {x:g}", [_below(_from_start(r.pi), x) for r in some]) for x in (1e-4, 1e-8, 1e-12)]
-        rules += [(f"the authors' bounds, {_at(f)}", [_by_noise(r, r.bounds, f) for r in some]) for f in FACTORS]
-        rules += [
-            (f"{name}, {_at(f)}", [_by_noise(replays[k], bound[k], f) for k in here])
-            for name, bound in made.items()
-            for f in (FACTORS if name in WHOLE else (1.0, 1.5, 2.2))
-        ]
-        for name, stops in rules:
-            yield _row(name, some, stops, reference)
+        yield _line("rule", *COLUMNS, "RYC less the default's", "RTC less the default's")
+        yield _line(*["---"] * (len(COLUMNS) + 3))
+        for name, each in scores.items():
+            apart = zip(*_apart(some, each, default), strict=True)
+            yield _line(name, *_cells(each), *(f"{mean:+.4f} ± {error:.4f}" for mean, error in apart))
 
 
 def _at(factor: float) -> str:
@@ -237,8 +240,8 @@ def stored_table(replays: list[Replay], folder: Path) -> Iterator[str]:
 def table_tables(replays: list[Replay], made: list[Array]) -> Iterator[str]:
     """RYC, RTC and true regrets on tables, by thresholds in the metric's unit; the optimum is the best ever found."""
     yield from ("", f"## Tables, {len(replays)} searches of BORE, GP-BO, random search and TPE", "")
-    yield "| table | rule | RYC | RTC | stopped | true regret within the threshold, of those stopped |"
-    yield "| --- | --- | --- | --- | --- | --- |"
+    yield _line("table", "rule", *COLUMNS, "stopped", "true regret within the threshold, of those stopped")
+    yield _line(*["---"] * (len(COLUMNS) + 4))
     for dataset in _datasets(replays):
         here = [k for k, replay in enumerate(replays) if replay.dataset == dataset]
         some = [replays[k] for k in here]
@@ -250,11 +253,10 @@ def table_tables(replays: list[Replay], made: list[Array]) -> Iterator[str]:
             rules.append((f"the authors' bounds, {threshold}", threshold, theirs))
             rules.append((f"ours, {threshold}", threshold, [_below(made[k], threshold) for k in here]))
         for name, threshold, stops in rules:
-            ryc, rtc = np.mean([r.scores(stop) for r, stop in zip(some, stops, strict=True)], axis=0)
             early = [(r, stop) for r, stop in zip(some, stops, strict=True) if stop < len(r.history) - 1]
             regrets = np.array([r.history.loss[: stop + 1].min() - r.lowest for r, stop in early])
             within = f"{(regrets <= threshold).mean():.0%}" if len(regrets) and threshold == threshold else ""  # noqa: PLR0124
-            yield f"| {dataset} | {name} | {ryc:+.4f} | {rtc:.3f} | {len(early)} of {len(some)} | {within} |"
+            yield _line(dataset, name, *_cells(_scores(some, stops)), f"{len(early)} of {len(some)}", within)
     yield from ("", "How often a bound lies under the true regret, over all rows that are looked at:", "")
     yield "| table | the authors' | ours |"
     yield "| --- | --- | --- |"
@@ -273,8 +275,11 @@ def _datasets(replays: list[Replay]) -> list[str]:
     return sorted({replay.dataset for replay in replays})
 
 
+DRAWN = (("#c44e52", "s"), ("#2a6f97", "o"), ("#1b9e77", "o"), ("#8c8c8c", "^"))
+
+
 def picture(replays: list[Replay], made: dict[str, list[Array]], path: Path) -> None:
-    """The fronts, RYC against RTC, with the errors over datasets of the difference to the authors' at factor 1."""
+    """The fronts, RYC against RTC, with the errors over datasets of the difference to the default."""
     with figure(path, 2) as axes:
         for axis, algo in zip(axes, ("RF", "XGB"), strict=True):
             _fronts(axis, algo, replays, made)
@@ -285,41 +290,25 @@ def picture(replays: list[Replay], made: dict[str, list[Array]], path: Path) -> 
 def _fronts(axis: Any, algo: str, replays: list[Replay], made: dict[str, list[Array]]) -> None:
     here = [k for k, replay in enumerate(replays) if replay.group == algo]
     some = [replays[k] for k in here]
-    reference = _scores(some, [_by_noise(r, r.bounds, 1.0) for r in some])
-    fronts: list[tuple[str, str, str, list[Array]]] = [
-        (
-            "the authors' bounds",
-            "#c44e52",
-            "s",
-            [_scores(some, [_by_noise(r, r.bounds, f) for r in some]) for f in FACTORS],
-        ),
-        *(
-            (
-                label,
-                colour,
-                "o",
-                [_scores(some, [_by_noise(replays[k], made[name][k], f) for k in here]) for f in FACTORS],
-            )
-            for name, label, colour in (
-                ("ours", "RegretBound", "#2a6f97"),
-                ("ours, all points", "RegretBound, top=1", "#1b9e77"),
-            )
-        ),
-        (
-            "Conv 10, 30, 50",
-            "#8c8c8c",
-            "^",
-            [_scores(some, [_by_plateau(r, i) for r in some]) for i in (50, 30, 10)],
-        ),
-    ]
-    for label, colour, marker, scores in fronts:
-        means = np.array([score.mean(axis=0) for score in scores])
-        apart = np.array([(score - reference).std(axis=0, ddof=1) / math.sqrt(len(score)) for score in scores])
+    theirs = [replay.bounds for replay in replays]
+    fronts = {
+        label: [_scores(some, [_by_noise(replays[k], bound[k], f) for k in here]) for f in FACTORS]
+        for label, bound in (
+            ("the authors' bounds", theirs),
+            ("RegretBound", made["ours"]),
+            ("RegretBound, top=1", made["ours, all points"]),
+        )
+    }
+    default = fronts["RegretBound"][FACTORS.index(1.0)]
+    fronts["Conv 10, 30, 50"] = [_scores(some, [_by_plateau(r, i) for r in some]) for i in (50, 30, 10)]
+    for (label, scores), (colour, marker) in zip(fronts.items(), DRAWN, strict=True):
+        means = np.array([each.mean(axis=0) for each in scores])
+        errors = np.array([_apart(some, each, default)[1] for each in scores])
         axis.errorbar(
-            means[:, 1], means[:, 0], xerr=apart[:, 1], yerr=apart[:, 0], color=colour, marker=marker, ms=5,
+            means[:, 1], means[:, 0], xerr=errors[:, 1], yerr=errors[:, 0], color=colour, marker=marker, ms=5,
             lw=1.2, elinewidth=0.6, alpha=0.9, label=label,
         )  # fmt: skip
-    axis.set(title=f"{algo}, {len(reference)} datasets x 10 seeds", xlabel="RTC: share of time saved")
+    axis.set(title=f"{algo}, {len(_datasets(some))} datasets x 10 seeds", xlabel="RTC: share of time saved")
     axis.axhline(0.0, color="#cccccc", lw=0.8, zorder=0)
     axis.set_ylim(-0.045, 0.006)
 
@@ -332,14 +321,15 @@ def make(given: Given) -> Result:
     for name in options.variants:
         seldom = SELDOM if name == "ours" else name
         made[seldom] = bounds(name, replays, "cv", options.ablations_every, given.processes)
-    coarse = f"after every {options.every} evaluations, LESS OFTEN than the library asks"
+    coarse = f"after every {options.every} evaluations, which is less often than the library asks"
     text = [
         "# Automatic termination, by replay of the authors' runs",
         "",
-        "RYC: relative change of test error, negative is worse. RTC: share of time saved. Means over datasets; the",
-        "differences to the authors' rule at factor 1 are paired, ± their error over datasets. A factor scales the",
-        "noise of the incumbent's cross-validation: the authors' 0.21 is 1 and their 0.5 is 0.5 / 0.21 = 2.381. The",
-        "authors' rule is asked after every evaluation from the 21st on. Ours is asked",
+        "RYC: relative change of test error, negative is worse. RTC: share of time saved. Each has its mean and its",
+        f"median over searches; a search has lost over {LARGE:.0%} if its RYC is below {-LARGE}. Differences to the",
+        'default, `RegretBound("cv")`, are paired, ± their error over datasets. A factor scales the noise of the',
+        "incumbent's cross-validation: the authors' 0.21 is 1, and their 0.5 is 0.5 / 0.21 = 2.381.",
+        "The authors' rule is asked after every evaluation from the 21st on. Ours is asked",
         f"{coarse if options.every > 1 else OFTEN}.",
         f"What is taken away from ours is asked after every {options.ablations_every} evaluations only.",
         "Made by `python -m bench run termination`.",
