@@ -1,7 +1,8 @@
 """The runs of Makarova et al. (2022) as replays: what was evaluated, what it cost, and the authors' own bounds.
 
 Their tables (bo-early-stopping, as parquet): 220 searches with 10-fold cross-validation, and searches on FCNet and
-NAS-Bench-201 tables. Rows count from 0, so that the row 20, where their bounds start, is the 21st evaluation.
+NAS-Bench-201 tables. The authors number a bound, and what they say of the incumbent, by the evaluations seen: their
+iteration 20 is known after row 19, the 20th evaluation, and stands there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fairway.history import History
 
 Array = NDArray[np.float64]
 
-START = 20  # the row of the authors' first bound
+START = 20  # evaluations before the first bound
 SPACES: dict[str, dict[str, fw.Float | fw.Int]] = {
     "RF": {
         "max_depth": fw.Int(1, 5),
@@ -44,7 +45,7 @@ ORDERED = ("batch_size", "dropout_1", "dropout_2", "init_lr", "n_units_1", "n_un
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """One recorded search; `test` is that of the incumbent after each evaluation, `seconds` run from evaluation 20."""
+    """One recorded search; `test` is that of the incumbent after each evaluation, `seconds` run from row 20 on."""
 
     group: str  # algorithm, or task and optimizer
     dataset: str
@@ -114,7 +115,7 @@ def load_cv(folder: Path) -> list[Replay]:
         history = _history(space, x, run.value.to_numpy(float), np.array([fw.Folds(row).noise for row in folds]))
         bound = np.full(len(run), np.nan)
         said = theirs[key]
-        bound[said.iteration.to_numpy(int)] = said.regret_bound.to_numpy(float)
+        bound[said.iteration.to_numpy(int) - 1] = said.regret_bound.to_numpy(float)
         replays.append(
             Replay(
                 algo,
@@ -124,8 +125,8 @@ def load_cv(folder: Path) -> list[Replay]:
                 test=run.test_value.to_numpy(float)[incumbents(history)],
                 seconds=np.cumsum(np.where(run.i >= START, run.evaluation_time, 0.0)),
                 bounds=bound,
-                ei=run.ei.to_numpy(float),
-                pi=run.pi.to_numpy(float),
+                ei=np.append(run.ei.to_numpy(float)[1:], np.nan),  # of the next evaluation
+                pi=np.append(run.pi.to_numpy(float)[1:], np.nan),
             )
         )
     return replays
@@ -160,13 +161,12 @@ def load_tables(folder: Path, runs: int) -> list[Replay]:
             rows = run[[f"hp_{name}" for name in names]].itertuples(index=False)
             x = np.array([space.encode(dict(zip(names, row, strict=True))) for row in rows])
             history = _history(space, x, run.feval.to_numpy(float), np.full(len(run), np.nan))
-            columns = {}
-            for column in ("incumbent_test_metric", "total_train_time", "regret_bound", "ei", "pi"):
-                columns[column] = np.full(len(run), np.nan)
-                columns[column][at] = said[column].to_numpy(float)
+            seconds = np.full(len(run), np.nan)
+            seconds[at] = said.total_train_time.to_numpy(float)
+            bound, ei, pi = known = np.full((3, len(run)), np.nan)
+            known[:, at - 1] = said[["regret_bound", "ei", "pi"]].to_numpy(float).T
             place = (str(optimizer), str(task), int(str(file)[:3]))
-            test, seconds, bound, ei, pi = columns.values()
-            if np.isnan(test).all():  # NAS-Bench-201 is judged by validation, as in the paper
-                test = np.minimum.accumulate(history.loss)
+            tested = run.m_final_test_error if "m_final_test_error" in run else run.feval  # as in the paper
+            test = tested.to_numpy(float)[incumbents(history)]
             replays.append(Replay(*place, history, test, seconds, bound, ei, pi, lowest[str(task)]))
     return replays
