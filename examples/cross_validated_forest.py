@@ -47,7 +47,7 @@ def main() -> None:
         scorers={"nodes": nodes},
         cv=StratifiedKFold(10, shuffle=True, random_state=0),
         sampler=fw.GP(),
-        terminator=fw.any_of(fw.RegretBound("cv", factor=2.2, top=1.0), fw.Plateau(25)),
+        terminator=fw.any_of(fw.RegretBound("cv"), fw.Plateau(25)),
         trials=given.trials,
         workers=given.workers,
         random_state=0,
