@@ -216,7 +216,7 @@ class SMAC3:
         brackets = int(np.log(table.most) / np.log(ETA) + 1e-9)
         first = [configurations[table.take_any()] for _ in range(min(len(table.x), max(25, ETA**brackets)))]
         model = MultiFidelityFacade.get_model(scenario)
-        # As it comes, a tree takes memory for 2^20 leaves, which is nearly all of its time; it has fewer than there are trainings.
+        # As it comes, a tree allocates 2^20 leaves, which is nearly all of its time; the trees are the same with fewer.
         model._rf_opts |= {"max_leaf_nodes": 2**13, "n_jobs": 1}  # noqa: SLF001 - no other way through the facade
         self._smac = MultiFidelityFacade(
             scenario,
