@@ -211,6 +211,7 @@ class SMAC3:
             deterministic=True,
             min_budget=1,
             max_budget=table.most,
+            n_trials=len(table.x),  # at least as many as the initial design; nothing else looks at it
             seed=seed,
         )
         brackets = int(np.log(table.most) / np.log(ETA) + 1e-9)
