@@ -284,7 +284,9 @@ def _report(
         f"Regret (objective x 1000), {WORKERS} virtual workers; {given.seeds} seeds of fairway, and of each peer those",
         "that were run. Peers know nothing of limits and check for free; fairway pays one step a check. Where nothing",
         "feasible was found, the chance level counts. A regret below the noise of validation counts as that noise",
-        f"({noises}, others {OTHER_NOISE:g}); the JSON has it as it was measured.",
+        f"({noises}, others {OTHER_NOISE:g}); the JSON has it as it was measured. ASHA stops, promotes (prom), or",
+        "promotes in 4 brackets (4b). HyperTune and MOBSTER fit their models less often than they would, to be",
+        "affordable, which may understate them.",
         f"{' and '.join(SHORT_ONLY)} is small: it is judged at the short budget only.",
         _chosen_on(list(dict.fromkeys(setting.recording for setting in settings))),
         made_by(given),
@@ -340,9 +342,11 @@ def _bounded(ratio: Array, settings: int) -> str:
 def _chosen_on(recordings: Sequence[str]) -> str:
     chosen = [name for name in recordings if name in CHOSEN_ON]
     only = [name for name in recordings if name not in CHOSEN_ON]
+    if not CHOSEN_ON:
+        return "Which recordings the default was chosen on, and which only judge, is not declared."
     if not chosen:
-        return f"No recording was used to choose the default: all of them ({', '.join(only)}) only judge."
-    rest = f"; {', '.join(only)} only judge{'s' if len(only) == 1 else ''}" if only else "; none only judges"
+        return f"The default was chosen on other recordings; all of these ({', '.join(only)}) only judge."
+    rest = f"; only judging: {', '.join(only)}" if only else "; none only judges"
     return f"The default was chosen on {', '.join(chosen)}{rest}."
 
 
