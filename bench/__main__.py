@@ -33,6 +33,7 @@ HOMES = (
     "bench.papers.cikm2021",
     "bench.papers.termination",
     "bench.policies",
+    "bench.multifidelity",
     "bench.several",
     "bench.tables",
     "bench.unseen",

@@ -18,7 +18,7 @@ from bench.reproduction import Need
 import fairway as fw
 from tests.conftest import make_recording
 
-VARIABLES = ("CREDIT_CURVES", "SST2_CURVES", "ANCHORS", "TERMINATION", "DATA", "HPO_TABLES")
+VARIABLES = ("CREDIT_CURVES", "SST2_CURVES", "ANCHORS", "TERMINATION", "DATA", "HPO_TABLES", "MULTIFIDELITY")
 
 
 @pytest.fixture(autouse=True)
