@@ -8,6 +8,7 @@ import pytest
 
 import fairway as fw
 from fairway.engine.events import Reported, claim
+from fairway.stoppers.earlier import EarlierPilot
 from fairway.stoppers.stopper import StopperState
 from fairway.storage.memory import MemoryLog
 from fairway.storage.sql import Database
@@ -16,7 +17,8 @@ from fairway.testing import check_stopper, check_storage
 STOPPERS = [
     fw.Pilot(),
     fw.Pilot(interval=1, skip=False),
-    fw.Pilot(reduction=3, persistence=1, wait=0, grace=2),
+    fw.Pilot(keep=0.3, spacing=2, trust=0, persistence=1, checks=0.9, grace=2),
+    EarlierPilot(),
     fw.ACE(),
     fw.ACE(0.5, interval=1, skip=False, grace=3),
     fw.ACE(tolerance="hard", interval="end"),

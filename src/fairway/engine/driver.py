@@ -171,7 +171,8 @@ class Driver:
         if loss - loss != 0.0:  # NaN or infinite
             self.fail(f"{self._objective} is {objective} at step {step}")
             return None
-        lazy = 0
+        referee, lazy = self.referee, 0
+        unchecked = bool(referee.steadiness.steady) and self._carry(named, step)
         for name, offer in named.items():
             if name not in self._constraint:
                 measurement.refuse_metric(self.problem, name)
@@ -181,10 +182,9 @@ class Driver:
             self.begin(None)
             pace = batch.pace
         last = self._final or step == pace.total
-        referee = self.referee
         all_lazy = lazy == len(named) == len(self._constraint)
         payment = None
-        nothing_to_pay = all_lazy and pace.interval == 1 and (loss > referee.bar or not lazy)
+        nothing_to_pay = all_lazy and pace.interval == 1 and (loss > referee.bar or not lazy) and not unchecked
         if not nothing_to_pay:  # a rare case
             broken = lazy < len(named) and measurement.is_broken(self.problem, named)
             report = Report(step, objective, loss, named, checkpoint, train_ns, lazy > 0, broken, last, spread)
@@ -192,8 +192,8 @@ class Driver:
             if payment is not None or not all_lazy:
                 return self._check(report, payment)
         values, prices = referee.unmeasured, referee.all_saved
-        unpaid = self._unpaid
-        return _new(Observation, (step, objective, loss, values, prices, unpaid, train_ns, last, spread, payment, ()))
+        row = (step, objective, loss, values, prices, self._unpaid, train_ns, last, spread, payment, ())
+        return _new(Observation, row)
 
     def settle(self, observation: Observation) -> Decision:
         """Have the referee rule on what was measured, and keep the row.
@@ -303,7 +303,7 @@ class Driver:
                 if not self.number and not self.last_step:  # the first report of all
                     self._warn_if_hopeless(i, offer, errors[i])
         if payment is not None:
-            for i in self.referee.check_order(lazy):
+            for i in self.referee.check_order(self.number, report.loss, lazy):
                 name, began, self._paying = constraints[i].metric, self._clock(), True
                 try:
                     given = lazy[i]() if checkpoint is None else lazy[i](checkpoint)
@@ -323,6 +323,15 @@ class Driver:
                 if feasibility.excess(constraints[i], value, error):
                     break
         return _observed(report, values, prices, feasibility.violation(constraints, values, errors), payment, errors)
+
+    def _carry(self, named: dict[str, Given], step: int) -> bool:
+        """Fill in the values of limits that training never changes; whether this trial was not checked for one yet."""
+        steadiness = self.referee.steadiness
+        for i, value in steadiness.carried(self.number, step).items():
+            name = self.problem.constraints[i].metric
+            if callable(named.get(name)):
+                named[name] = value
+        return bool(steadiness.unchecked(self.number))
 
     def _warn_if_hopeless(self, i: int, given: Any, error: float | None) -> None:
         warning = measurement.hopeless_warning(self.problem.constraints[i], given, error)

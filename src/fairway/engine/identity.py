@@ -14,6 +14,7 @@ from fairway.errors import StorageError, UsageError
 from fairway.problem import Problem
 from fairway.samplers.sampler import Sampler
 from fairway.space import Space
+from fairway.stoppers.earlier import EarlierPilot
 from fairway.stoppers.stopper import Stopper
 from fairway.terminators.terminator import AllOf, AnyOf, Terminator
 
@@ -113,7 +114,8 @@ def _build(part: Mapping[str, Any] | None) -> Any:
     if part is None:
         return None
     arguments = dict(part)
-    kind = registry.kind(arguments.pop("kind"))
+    name = arguments.pop("kind")
+    kind = EarlierPilot if name == "Pilot" and "reduction" in arguments else registry.kind(name)
     if kind in (AnyOf, AllOf):
         arguments["parts"] = [_build(each) for each in arguments["parts"]]
         kind = None if None in arguments["parts"] else kind

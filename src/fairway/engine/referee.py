@@ -18,6 +18,7 @@ from fairway.engine import payment
 from fairway.engine.events import ABSENT, SAVED, Reported, Told
 from fairway.engine.measurement import Observation, Report, Spread
 from fairway.engine.payment import Pace
+from fairway.engine.steadiness import Steadiness
 from fairway.problem import Constraint, Problem
 from fairway.stoppers.stopper import Stopper, StopperState
 
@@ -58,6 +59,7 @@ class Referee:
         self.unmeasured: tuple[float | None, ...] = (None,) * m
         self.all_saved = (SAVED,) * m
         self._all_saved_rows = 0
+        self.steadiness = Steadiness(m)  # of the limits, if the stopper makes use of it
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "lock"}
@@ -102,12 +104,19 @@ class Referee:
     def pays(self, number: int, pace: Pace, report: Report) -> bool:
         """Whether the constraints that a trial offers are paid for, as far as this referee knows.
 
-        When training has ended (`train_ns` ABSENT), the stopper has nothing to wait for and is not asked.
+        When training has ended (`train_ns` ABSENT), and for a frugal stopper at the last step, there is nothing to
+        wait for and the stopper is not asked. A steady limit that this trial was never checked for is paid for
+        whatever the objective.
         """
-        if not report.lazy or report.loss > self.bar:  # by far the most common case
+        if not report.lazy:
+            return False
+        if self.steadiness.steady and self.steadiness.unchecked(number):
+            return payment.pays(pace, math.inf, report, agreed=True, priced=self.check_rounds > 0)
+        if report.loss > self.bar:  # by far the most common case
             return False
         train_ns = report.train_ns
-        agreed = train_ns == ABSENT or self.state.due(number, report.step, report.loss, train_ns)
+        ending = train_ns == ABSENT or report.last and self.stopper.frugal and report.loss < self.bar
+        agreed = ending or self.state.due(number, report.step, report.loss, train_ns)
         return payment.pays(pace, self.bar, report, agreed=agreed, priced=self.check_rounds > 0)
 
     def commit(self) -> tuple[int, int]:
@@ -115,8 +124,13 @@ class Referee:
         self.acts += 1
         return self.acts, self.seen
 
-    def check_order(self, offered: Collection[int]) -> Collection[int]:
-        """The constraints offered, the likeliest to be violated per second of checking first."""
+    def check_order(self, number: int, loss: float, offered: Collection[int]) -> Collection[int]:
+        """The constraints to check of those offered, the likeliest to be violated per second of checking first.
+
+        Below the bar, only steady ones that the trial was never checked for.
+        """
+        if loss > self.bar:
+            offered = [i for i in self.steadiness.unchecked(number) if i in offered]
         if len(offered) == 1:
             return offered
 
@@ -140,6 +154,8 @@ class Referee:
             paid = 0
         else:
             paid = self._tally(values, errors, prices, late=train_ns == ABSENT)
+            if self.stopper.frugal:
+                self._learn_changes(number, step, values, prices)
         if self._counts_costs:
             self.state.spend(number, max(train_ns, 0), paid)
         if spread is not None and observation.provisional:
@@ -152,7 +168,25 @@ class Referee:
                 improved = True
                 if self.stopper.skip:
                     self.bar = loss
-        return self.state.judge(number, step, loss, violation), improved
+        why = self.state.judge(number, step, loss, violation)
+        if violation and self.steadiness.steady:
+            why = self._why_lost(values, errors) or why
+        return why, improved
+
+    def _learn_changes(self, number: int, step: int, values: Sequence[float | None], prices: Sequence[int]) -> None:
+        for i, price in enumerate(prices):
+            value = values[i]
+            if price > 0 and value is not None and not self.problem.constraints[i].z:
+                self.steadiness.learn(number, step, i, value)
+
+    def _why_lost(self, values: Sequence[float | None], errors: Sequence[float | None]) -> str | None:
+        """Why a trial stops whose limit is broken and steady; not while no trial has kept that limit."""
+        for i in self.steadiness.steady:
+            value, error = values[i], errors[i] if errors else None
+            kept = self.violated[i] < self.checks[i]
+            if value is not None and kept and feasibility.excess(self.problem.constraints[i], value, error):
+                return f"and training never changes {self.problem.constraints[i].metric}"
+        return None
 
     def _tally(
         self,
@@ -182,6 +216,7 @@ class Referee:
         """A trial of this worker ended; the number of this act."""
         self.acts += 1
         self.state.finish(number, completed=completed)
+        self.steadiness.forget(number)
         return self.acts
 
     def replay(self, event: Reported | Told) -> None:

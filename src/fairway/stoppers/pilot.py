@@ -1,19 +1,21 @@
 """The default stopper: it weighs continuing a trial against starting a new one, by what earlier trials showed.
 
-At rungs, steps grace * reduction^k, all but the best 1/reduction of the trials stop, ranked by objective alone; a trial
-at least as good as the best feasible checkpoint continues. Until something feasible is found, infeasible trials are
-ranked by violation and all others continue.
+At rungs, steps that grow by `spacing`, the trials that came as far are ranked by objective, and the best `keep` of them
+continue; a trial at least as good as the best feasible checkpoint always does. Until something feasible is found, so do
+trials that were never checked, and the best `keep` of the infeasible ones by violation. Which rungs count is learned: a
+rung is trusted while it orders trials as a rung three times later does, in the share `trust` of all pairs. To see that,
+some trials, the probes, are not stopped before three times the first trusted rung.
 
-Whether an infeasible trial will recover is learned. Training from step s to step t while infeasible counts as
+Whether an infeasible trial will recover is learned too. Training from step s to step t while infeasible counts as
 log2(t / s) doublings; D is their sum over all trials, R counts the recoveries, and the next doubling succeeds with
 probability (R + 1) / (D + 1). It costs what the trial has cost so far, c. New trials cost C in total and I of them
 became feasible. An infeasible trial stops when a new one promises `persistence` times more:
 
     persistence * (R + 1) / (D + 1) < c * max(I, 1) / C
 
-If a trial is cross-validated fold by fold, infeasible means are always ranked by violation, and the second question is
-not asked: more folds are not more training. The state holds only ranks, counts, a minimum and integer sums, so that
-replicas agree.
+If a trial is cross-validated fold by fold, means over 1, 2, 4, ... folds are compared, infeasible ones by violation,
+and the second question is not asked: more folds are not more training. The state holds only ranks, counts, a minimum
+and integer sums, so that replicas agree.
 """
 
 from __future__ import annotations
@@ -21,48 +23,57 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
+from typing import ClassVar
 
-from fairway.checks import at_least_zero, checked, number, positive, whole
+from fairway.checks import checked, fraction, number, positive, whole
 from fairway.problem import Problem
 from fairway.stoppers.ranks import DUST, PairRanks, Ranks
+from fairway.stoppers.rungs import Rungs
 from fairway.stoppers.stopper import Interval, Stopper, StopperState
 
 _DOUBLING = 1 << 20  # doublings are summed as integer multiples of 1 / _DOUBLING, without rounding
+_PRICED = 4  # checks that are made whatever they cost, to learn their price
 
 
 @dataclass(frozen=True)
 class Pilot(Stopper):
     """Stops a trial when a new one promises more; the default.
 
-    - `reduction`: at each rung all but the best 1/`reduction` stop, and the next rung is at `reduction` times the step.
-    - `grace`: the step of the first rung.
+    - `keep`: the share of trials that continue at each rung that counts.
+    - `spacing`: a rung's step is this many times that of the rung before; the first is at step `grace`.
+    - `trust`: a rung counts if it orders this share of the pairs of trials as a rung three times later does.
     - `persistence`: an infeasible trial continues while its expected payoff is at least 1/`persistence` of a new one's.
-    - `wait`: with `interval="adaptive"` any step may be checked, but after a check only once training has cost `wait`
-      times as much as that check. With a number or "end" as the interval, cost is counted in steps and no decision
-      depends on the clock.
+    - `checks`: with `interval="adaptive"` any step may be checked, but checks take at most this share of all seconds;
+      only the last step of a trial is exempt. With a number or "end" as the interval, cost is counted in steps and no
+      decision depends on the clock.
 
     >>> import fairway as fw
     >>> fw.Pilot()
-    Pilot(interval='adaptive', skip=True, reduction=1.75, persistence=7.0, wait=0.25, grace=1)
-    >>> fw.Pilot(reduction=0.5)
+    Pilot(interval='adaptive', skip=True, keep=0.5, spacing=1.5, trust=0.75, persistence=7.0, checks=0.5, grace=1)
+    >>> fw.Pilot(keep=1.5)
     Traceback (most recent call last):
         ...
-    fairway.errors.UsageError: reduction=0.5: a number above 1 is expected
+    fairway.errors.UsageError: keep=1.5: a fraction between 0 and 1 is expected; did you mean 0.015?
     """
+
+    frugal: ClassVar[bool] = True
 
     _: KW_ONLY
     interval: Interval = "adaptive"
-    reduction: float = field(
-        default=1.75, metadata=checked(number, what="a number above 1", within=lambda reduction: reduction > 1)
+    keep: float = field(default=0.5, metadata=checked(fraction))
+    spacing: float = field(
+        default=1.5, metadata=checked(number, what="a number above 1", within=lambda spacing: spacing > 1)
+    )
+    trust: float = field(
+        default=0.75, metadata=checked(number, what="a number from 0 to 1", within=lambda trust: 0 <= trust <= 1)
     )
     persistence: float = field(default=7.0, metadata=checked(positive))
-    wait: float = field(default=0.25, metadata=checked(at_least_zero))
+    checks: float = field(default=0.5, metadata=checked(fraction))
     grace: int = field(default=1, metadata=checked(whole))
 
     @property
     def stop_probability(self) -> float:
-        return 1 - 1 / self.reduction
+        return 1 - self.keep
 
     def adapted(self, cost_ratio: float | None, total: int) -> int:
         """1: any step may be checked, and `due` weighs the cost."""
@@ -77,25 +88,29 @@ class Pilot(Stopper):
 class _Course:
     """One running trial."""
 
-    next_rung: int
+    next_step: int  # of its next rung
+    rung: int = -1  # the last one that it reached
     cost: int = 0  # training and checks
-    training_since_check: int = 0
-    check_cost: int = 0  # of the last check
     violation: float = 0.0  # at the last check
     violated_since: int = 0  # step; 0 if the last check was valid
     counted_to: int = 0  # the step up to which its doublings are in D
     was_feasible: bool = False
+    was_checked: bool = False
+    losses: dict[int, float] = field(default_factory=dict)  # of a probe, by rung
 
 
 class _PilotState(StopperState):
     def __init__(self, config: Pilot, *, constrained: bool) -> None:
         self._config, self._constrained = config, constrained
         self._timed = config.interval == "adaptive"
-        self._trials: defaultdict[int, _Course] = defaultdict(partial(_Course, config.grace))
-        self._rungs: defaultdict[int, Ranks] = defaultdict(Ranks)
+        self._trials: dict[int, _Course] = {}
+        self._rungs = Rungs(config.grace, config.spacing, config.trust)
+        self._ranks: defaultdict[int, Ranks] = defaultdict(Ranks)  # by rung
         self._infeasible: defaultdict[int, PairRanks] = defaultdict(PairRanks)  # by rung: violation, then loss
         self._best_feasible = math.inf if constrained else -math.inf  # loss; -inf spares no trial
         self._cost = 0  # C
+        self._check_cost = 0  # the part of C that was spent on checks
+        self._checks = 0
         self._ever_feasible = 0  # I
         self._recoveries = 0  # R
         self._doublings = 0  # D * _DOUBLING
@@ -104,61 +119,97 @@ class _PilotState(StopperState):
         del step
         if self._config.skip and loss >= self._best_feasible:
             return False
-        course = self._trials.get(number)
-        if course is None or not self._timed:
+        if not self._timed or self._checks < _PRICED:
             return True
-        return course.training_since_check + train_ns >= self._config.wait * course.check_cost
+        if self._best_feasible == math.inf and not self._course(number).was_checked:
+            return True
+        price = self._check_cost / self._checks
+        return self._check_cost + price <= self._config.checks * (self._cost + train_ns + price)
 
     def spend(self, number: int, train_ns: int, check_ns: int) -> None:
         if not self._timed:
             train_ns, check_ns = 1, 0
-        course = self._trials[number]
-        course.cost += train_ns + check_ns
+        self._course(number).cost += train_ns + check_ns
         self._cost += train_ns + check_ns
-        course.training_since_check += train_ns
-        if check_ns:
-            course.training_since_check, course.check_cost = 0, check_ns
+        self._check_cost += check_ns
+        self._checks += check_ns > 0
 
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
-        course = self._trials[number]
+        course = self._course(number)
         if self._constrained:
             self._learn(course, step, loss, violation)
-        searching = self._best_feasible == math.inf
-        behind = self._is_behind(course, step, loss, by_violation=searching) if step >= course.next_rung else None
+        behind = self._is_behind(number, course, step, loss) if step >= course.next_step else None
         if course.violated_since and self._is_hopeless(course):
             share = f"{self._recoveries} of {self._doublings / _DOUBLING:.0f}"
             return f"violated since step {course.violated_since}; trials recovered in {share} doublings of training"
         return behind
 
     def judge_folds(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
-        course = self._trials[number]
+        course = self._course(number)
         course.violation = violation or 0.0
-        return self._is_behind(course, step, loss, by_violation=True) if step >= course.next_rung else None
-
-    def _is_behind(self, course: _Course, step: int, loss: float, *, by_violation: bool) -> str | None:
-        """Enter the rung that was reached; why the trial stops there, or None."""
-        config, rung = self._config, course.next_rung
-        while course.next_rung <= step:
-            rung = course.next_rung
-            course.next_rung = max(rung + 1, round(rung * config.reduction))
-        ranks = self._rungs[rung]
+        if step < course.next_step:
+            return None
+        rung, course.next_step = self._enter(course, step), 2 * step
+        ranks = self._ranks[rung]
         rank, n = ranks.add(loss), len(ranks)
-        if course.violation:  # ranked even if unused now: another replica may hear of the first feasible trial later
+        if course.violation:
             infeasible = self._infeasible[rung]
             place, m = infeasible.add(course.violation, loss), len(infeasible)
-            if by_violation and m - place >= self._kept(m):
-                return f"not in the least violating 1/{config.reduction:g} of {m} at step {rung}"
+            if m - place >= self._kept(m):
+                return f"not among the {self._share} of {m} that violate least at step {self._rungs.steps[rung]}"
+        return self._verdict(rung, loss, rank, n)
+
+    def _course(self, number: int) -> _Course:
+        course = self._trials.get(number)
+        if course is None:
+            course = self._trials[number] = _Course(self._config.grace)
+        return course
+
+    def _enter(self, course: _Course, step: int) -> int:
+        """The rung that a report has reached."""
+        course.rung = rung = self._rungs.reached(step, course.rung)
+        course.next_step = self._rungs.step(rung + 1)
+        return rung
+
+    def _is_behind(self, number: int, course: _Course, step: int, loss: float) -> str | None:
+        """Enter the rung that was reached; why the trial stops there, or None."""
+        rungs, rung = self._rungs, self._enter(course, step)
+        ranks = self._ranks[rung]
+        rank, n = ranks.add(loss), len(ranks)
+        if rungs.is_probe(number):
+            rungs.learn(number, rung, loss, course.losses)
+            if rungs.steps[rung] < rungs.probed_to:
+                return None
+        by_violation = 0, 1  # place and number among those that violate
+        if course.violation:  # ranked even if unused now: another replica may hear of the first feasible trial later
+            infeasible = self._infeasible[rung]
+            by_violation = infeasible.add(course.violation, loss), len(infeasible)
+        if not rungs.is_trusted(rung):
+            return None
+        if self._best_feasible == math.inf:
+            place, m = by_violation
+            if not course.was_checked or course.violation and m - place < self._kept(m):
+                return None
+        return self._verdict(rung, loss, rank, n)
+
+    def _verdict(self, rung: int, loss: float, rank: int, n: int) -> str | None:
         if loss <= self._best_feasible or n - rank < self._kept(n):
             return None
-        return f"not in the best 1/{config.reduction:g} of {n} at step {rung}"
+        return f"not among the {self._share} of {n} at step {self._rungs.steps[rung]}"
+
+    @property
+    def _share(self) -> str:
+        """The trials that continue, in words."""
+        keep = self._config.keep
+        return "better half" if keep == 0.5 else f"best {keep:.0%}"  # noqa: PLR2004
 
     def _kept(self, n: int) -> int:
         """How many of n trials continue."""
-        return max(1, math.floor(n / self._config.reduction + DUST))
+        return max(1, math.floor(n * self._config.keep + DUST))
 
     def _learn(self, course: _Course, step: int, loss: float, violation: float | None) -> None:
         if violation is not None:
-            course.violation = violation
+            course.violation, course.was_checked = violation, True
         if violation == 0.0:
             self._recoveries += course.violated_since > 0
             self._ever_feasible += not course.was_feasible

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from fairway.checks import check_fields, checked, flag, whole
 from fairway.errors import UsageError
@@ -61,6 +61,10 @@ class Stopper(ABC):
     >>> isinstance(fw.ACE(), fw.Stopper), fw.ASHA().interval, fw.ASHA().skip
     (True, 1, True)
     """
+
+    frugal: ClassVar[bool] = False
+    """Whether checks are bought by value: a limit that training never changes is checked once a trial, first, and the
+    last step of a trial is checked whatever `due` says."""
 
     _: KW_ONLY
     interval: Interval = 1

@@ -47,6 +47,8 @@ class _Finish(NamedTuple):
     completed: bool
 
 
+_FIRST = 8  # a stopper may treat its first trials differently
+_APART = 2520  # and those whose number is a multiple of something up to 10
 _Act: TypeAlias = _Report | _Finish
 
 
@@ -100,9 +102,10 @@ def _check_replicas(stopper: Stopper, problem: Problem) -> None:
 def _check_forgetting(stopper: Stopper, problem: Problem) -> None:
     """A trial that reuses the number of a finished one is decided on like any other."""
     trials, later = (_trials(seed, constrained=bool(problem.constraints)) for seed in (0, 1))
-    finished = next(acts[0].number for acts in trials if isinstance(acts[-1], _Finish) and len(acts) > 4)
+    done = (acts[0].number for acts in trials if isinstance(acts[-1], _Finish) and len(acts) > 4)
+    finished = next(number for number in done if number >= _FIRST)
     decisions = []
-    for numbers in (range(1000, 1000 + len(later)), [finished] * len(later)):
+    for numbers in ([finished + _APART * (k + 1) for k in range(len(later))], [finished] * len(later)):
         acts = _interleaved(trials, 0)
         for number, trial in zip(numbers, later, strict=True):
             acts += [act._replace(number=number) for act in trial if isinstance(act, _Report)]
