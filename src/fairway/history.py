@@ -31,6 +31,9 @@ class History:
     | `violation` | (n,) | 0 if feasible, positive if infeasible, NaN if unknown or failed |
     | `partial` | (n,) | whether the trial ended early |
     | `step` | (n,) | the step that the row describes |
+    | `reached` | (n,) | the last step that was trained |
+    | `lowest` | (n,) | the lowest loss of the trial at any step, whatever its constraints |
+    | `late` | (n, m) | the bounds of the least violating check in the later half of its training |
     | `seconds` | (n,) | the cost of the trial, checks included |
     | `noise`, `folds` | (n,) | the noise and the number of `Folds`; NaN and 1 for a plain number |
     | `pending` | (k, d) | points of the running trials |
@@ -55,6 +58,9 @@ class History:
     failed: NDArray[np.bool_]
     partial: NDArray[np.bool_]
     step: NDArray[np.int64]
+    reached: NDArray[np.int64]
+    lowest: NDArray[np.float64]
+    late: NDArray[np.float64]
     seconds: NDArray[np.float64]
     noise: NDArray[np.float64]
     folds: NDArray[np.int64]
@@ -68,7 +74,7 @@ class History:
         """The snapshot as it was when n trials had finished and none was running."""
         columns = {item.name: getattr(self, item.name)[:n] for item in fields(self)[3:-2]}
         if self.means is not None:
-            columns["loss"] = self.means.moved(columns["folds"])
+            columns["loss"] = columns["lowest"] = self.means.moved(columns["folds"])
         return replace(self, **columns, pending=self.pending[:0])
 
     def is_new(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -78,8 +84,15 @@ class History:
 
     def beyond(self, i: int) -> NDArray[np.float64]:
         """Each row's excess (n,) over the limit of constraint i, in the metric's unit; inf for NaN, NaN if unknown."""
+        return self._over(self.bounds, i)
+
+    def late_beyond(self, i: int) -> NDArray[np.float64]:
+        """`beyond` late in training: what an untrained model kept is no evidence for a trained one."""
+        return self._over(self.late, i)
+
+    def _over(self, bounds: NDArray[np.float64], i: int) -> NDArray[np.float64]:
         constraint = self.problem.constraints[i]
-        over = constraint.sign * (self.bounds[:, i] - constraint.threshold)
+        over = constraint.sign * (bounds[:, i] - constraint.threshold)
         over[np.isnan(over) & np.isinf(self.violation)] = np.inf
         return np.asarray(over)
 
@@ -155,8 +168,8 @@ class Means:
 
 
 _KINDS = {
-    np.int64: ("number", "step", "folds"),
-    np.float64: ("x", "loss", "values", "bounds", "violation", "seconds", "noise"),
+    np.int64: ("number", "step", "reached", "folds"),
+    np.float64: ("x", "loss", "values", "bounds", "violation", "lowest", "late", "seconds", "noise"),
     np.bool_: ("failed", "partial"),
 }
 
@@ -166,7 +179,7 @@ class Columns:
 
     def __init__(self, space: Space, problem: Problem, seed: int) -> None:
         self._space, self._problem, self._seed = space, problem, seed
-        shapes = {"x": (len(space),), **dict.fromkeys(("values", "bounds"), (len(problem.constraints),))}
+        shapes = {"x": (len(space),), **dict.fromkeys(("values", "bounds", "late"), (len(problem.constraints),))}
         self._buffers: dict[str, NDArray[Any]] = {
             name: np.empty((64, *shapes.get(name, ())), kind) for kind, names in _KINDS.items() for name in names
         }
@@ -183,32 +196,38 @@ class Columns:
         *,
         partial: bool,
         some: Mapping[int, float] | None = None,
+        peak: Checkpoint | None = None,
+        late: Checkpoint | None = None,
+        reached: int = 0,
     ) -> None:
         """Add a finished trial; a failed one has no checkpoint.
 
-        `some` maps numbers of folds to the objective at that point, while others were missing.
+        `some` maps numbers of folds to the objective at that point, while others were missing. `peak`, `late` and
+        `reached` are what the columns `lowest`, `late` and `reached` are made of, by default the checkpoint.
         """
         if self._n == len(self._buffers["number"]):
             for name, old in self._buffers.items():
                 self._buffers[name] = np.concatenate([old, np.empty_like(old)])
         cells: dict[str, object] = {"number": number, "x": x, "seconds": seconds, "partial": partial}
         if checkpoint is None:
-            cells |= dict.fromkeys(("loss", "values", "bounds", "violation", "noise"), np.nan)
-            cells |= {"failed": True, "step": 0, "folds": 0}
+            cells |= dict.fromkeys(("loss", "values", "bounds", "violation", "lowest", "late", "noise"), np.nan)
+            cells |= {"failed": True, "step": 0, "reached": 0, "folds": 0}
             self._means.append(np.nan, 0, {})
         else:
             amount, sign = feasibility.known(self._problem, checkpoint), self._problem.objective.sign
             hidden = checkpoint.provisional and not amount  # while folds are missing, only a violation is known
             values = [np.nan if value is None or hidden else value for value in checkpoint.values]
-            errors = checkpoint.errors or (None,) * len(values)
-            columns = zip(self._problem.constraints, values, errors, strict=True)
+            bounds = self._bounds(values, checkpoint.errors)
             cells |= {
                 "loss": sign * checkpoint.objective,
                 "values": values,
-                "bounds": [feasibility.bound(*column) for column in columns],
+                "bounds": bounds,
                 "violation": np.nan if amount is None else amount,
                 "failed": False,
                 "step": checkpoint.step,
+                "reached": max(reached, checkpoint.step),
+                "lowest": sign * (peak or checkpoint).objective,
+                "late": bounds if late is None or hidden else self._bounds(late.values, late.errors),
                 "noise": np.nan if checkpoint.noise is None else checkpoint.noise,
                 "folds": checkpoint.folds,
             }
@@ -219,6 +238,11 @@ class Columns:
             self._buffers[name][self._n] = cell
         self._n += 1
 
+    def _bounds(self, values: Sequence[float | None], errors: Sequence[float | None]) -> list[float]:
+        known = [np.nan if value is None else value for value in values]
+        columns = zip(self._problem.constraints, known, errors or (None,) * len(known), strict=True)
+        return [feasibility.bound(*column) for column in columns]
+
     def snapshot(self, pending: Sequence[NDArray[np.float64]]) -> History:
         """The rows so far, as read-only views."""
         views = {name: buffer[: self._n] for name, buffer in self._buffers.items()}
@@ -226,5 +250,5 @@ class Columns:
         for view in views.values():
             view.flags.writeable = False
         if self._by_fold:
-            views["loss"] = self._means.moved(views["folds"])
+            views["loss"] = views["lowest"] = self._means.moved(views["folds"])
         return History(self._space, self._problem, self._seed, **views, means=self._means if self._by_fold else None)

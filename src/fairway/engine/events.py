@@ -122,6 +122,8 @@ class Told:
     check_ns: int = 0
     checks: int = 0
     saved: int = 0
+    last_step: int = 0  # 0 in older logs
+    late: Checkpoint | None = None  # the least violating check in the later half of its training; None in older logs
     by_stopper: bool | None = None  # whether the stopper ended it; None in older logs
     means: Mapping[int, float] = field(default_factory=dict)  # the objective after so many folds, with others to come
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -260,7 +262,8 @@ def from_json(data: Mapping[str, Any]) -> Event:
             content["noise"] = _of_all(content["noise"])
             content["errors"] = content["errors"].reshape(-1, 3)
         if kind is Told:
-            content |= {name: _checkpoint(*content[name]) for name in ("checkpoint", "peak") if content.get(name)}
+            given = [name for name in ("checkpoint", "peak", "late") if content.get(name)]
+            content |= {name: _checkpoint(*content[name]) for name in given}
             content["means"] = {int(folds): float(mean) for folds, mean in content.get("means", {}).items()}
         if kind is Judged:
             content |= {name: float(content[name]) for name in ("value", "threshold")}

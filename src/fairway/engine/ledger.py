@@ -38,7 +38,20 @@ from fairway.parameters import Value
 from fairway.problem import Problem
 from fairway.space import Space
 
-_SUMS = ("checkpoint", "peak", "steps", "total", "interval", "train_ns", "check_ns", "checks", "saved", "means")
+_SUMS = (
+    "checkpoint",
+    "peak",
+    "late",
+    "steps",
+    "last_step",
+    "total",
+    "interval",
+    "train_ns",
+    "check_ns",
+    "checks",
+    "saved",
+    "means",
+)
 """What the end of a trial says of its reports, by the names that `Told` and `Course` share."""
 
 
@@ -57,6 +70,8 @@ class Course:
     stop_reason: str | None = None  # why the stopper ended it
     checkpoint: Checkpoint | None = None  # the one that stands for the trial
     peak: Checkpoint | None = None  # the one with the best objective, whatever its constraints
+    late: Checkpoint | None = None  # the least violating check in the later half of its training
+    by_octave: Mapping[int, Checkpoint] = field(default_factory=dict)  # the same among steps 1, 2 to 3, 4 to 7, ...
     means: Mapping[int, float] = field(default_factory=dict)  # the objective after so many folds, with others to come
     notes: Mapping[str, Any] = field(default_factory=dict)
     total: int | None = None
@@ -188,10 +203,10 @@ class Ledger:
             raise StorageError(f"the log ends trial {event.number}, which is not running: it is damaged")
         course.status, course.reason, course.notes = event.status, event.reason, {**course.notes, **event.notes}
         course.ended = event.at
-        means = event.means or course.means  # an older log has them in its reports alone
+        older = {"means": course.means, "late": course.late, "last_step": course.last_step}  # in its reports alone
         for name in _SUMS:
-            setattr(course, name, getattr(event, name))
-        course.means = means
+            setattr(course, name, getattr(event, name) or older.get(name, getattr(event, name)))
+        course.by_octave = {}
         self._note_best(event.number, course)
         self.counts[event.status] += 1
         if event.status == "failed":
@@ -203,15 +218,25 @@ class Ledger:
         measured = None if event.status == "failed" else event.checkpoint
         seconds = (course.train_ns + course.check_ns) / 1e9
         partial = event.status == "stopped"
-        self.columns.append(event.number, course.x, measured, seconds, partial=partial, some=course.means)
+        self.columns.append(
+            event.number,
+            course.x,
+            measured,
+            seconds,
+            partial=partial,
+            some=course.means,
+            peak=course.peak,
+            late=course.late,
+            reached=course.last_step,
+        )
 
     def summed(self, told: Told, batch: Reported | None) -> Told:
         """The end of a trial with what is known of it, once its last reports are added."""
         course = self.courses[told.number]
-        known = {name: getattr(course, name) for name in (*_SUMS, "last_step")} | self._with(course, batch)
-        last_step, total = known.pop("last_step"), known["total"]
+        known = {name: getattr(course, name) for name in _SUMS} | self._with(course, batch)
+        known.pop("by_octave", None)
         stopped = course.stop_reason if batch is None else batch.stop_reason
-        left = 0 if stopped is None or total is None else total - last_step
+        left = 0 if stopped is None or known["total"] is None else known["total"] - known["last_step"]
         return replace(told, left=left, by_stopper=stopped is not None, **known)
 
     def _with(self, course: Course, batch: Reported | None) -> dict[str, Any]:
@@ -220,7 +245,11 @@ class Ledger:
             return {}
         trained, paid, called = batch.train_ns >= 0, batch.check_ns >= 0, batch.check_ns > 0
         late = int(called[~trained].sum())  # counted as saved when it was offered
+        by_octave = self._by_octave(course.by_octave, batch)
+        latest = sorted(by_octave)[-2:]
         return {
+            "by_octave": by_octave,
+            "late": min((by_octave[octave] for octave in latest), key=self._excess, default=None),
             "checkpoint": self._standing(course.checkpoint, batch),
             "peak": self._peak(course.peak, batch),
             "steps": course.steps + int(trained.sum()),
@@ -242,6 +271,24 @@ class Ledger:
             return so_far
         new = _checkpoint(batch, lowest)
         return new if so_far is None else min(so_far, new, key=self._height)
+
+    def _by_octave(self, so_far: Mapping[int, Checkpoint], batch: Reported) -> Mapping[int, Checkpoint]:
+        """The least violating check among the steps from each power of two on."""
+        paid = batch.check_ns >= 0
+        rows = np.flatnonzero(paid.any(axis=1) & ~batch.provisional)
+        if not len(rows):
+            return so_far
+        amounts = feasibility.violations(self._problem, batch.values[rows], paid[rows], batch.error_table()[rows])
+        octaves, found = np.frexp(batch.step[rows].astype(np.float64))[1], dict(so_far)
+        for octave in np.unique(octaves).tolist():
+            among = rows[octaves == octave]
+            checkpoint = _checkpoint(batch, int(among[np.argmin(np.nan_to_num(amounts[octaves == octave]))]))
+            found[octave] = min(found.get(octave, checkpoint), checkpoint, key=self._excess)
+        return found
+
+    def _excess(self, checkpoint: Checkpoint) -> float:
+        """How far a checkpoint is beyond its limits; what was not measured does not count."""
+        return feasibility.known(self._problem, checkpoint) or 0.0
 
     def _standing(self, so_far: Checkpoint | None, batch: Reported) -> Checkpoint:
         """The checkpoint that stands for a trial."""

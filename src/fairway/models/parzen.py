@@ -58,12 +58,14 @@ class Kernel(NamedTuple):
     """The width of kernels.
 
     h = `bandwidth` * spread * m^(-1/5), where spread is that of the m points, the prior included; at least `floor` (for
-    cells, also one cell) and at most 0.5. `stay` is the mass of Aitchison and Aitken's kernel on a point's own option.
+    cells, also the share `cell` of one) and at most 0.5. `stay` is the mass of Aitchison and Aitken's kernel on a
+    point's own option.
     """
 
     bandwidth: float
     floor: float
     stay: float
+    cell: float = 1.0
 
 
 class Axes:
@@ -113,7 +115,9 @@ class Parzen:
     def _bandwidths(self) -> NDArray[np.float64]:
         axes, kernel = self._axes, self._kernel
         m, spread = _spread(np.concatenate([self._c, np.full((1, self._c.shape[1]), 0.5)]))  # and the prior's centre
-        floor = np.where(axes.cells > 0, np.maximum(kernel.floor, 1.0 / np.maximum(axes.cells, 1)), kernel.floor)
+        floor = np.where(
+            axes.cells > 0, np.maximum(kernel.floor, kernel.cell / np.maximum(axes.cells, 1)), kernel.floor
+        )
         return np.asarray(np.clip(kernel.bandwidth * spread * m**-0.2, floor, 0.5))
 
     def _table(self, j: int) -> NDArray[np.float64]:

@@ -116,7 +116,7 @@ class GP(Sampler):
             }
             terms.append(Term(process, value[self.acquisition]))
         for i in range(len(history.problem.constraints)):
-            over = history.beyond(i)[rows]
+            over = history.late_beyond(i)[rows]
             known = ~np.isnan(over)
             if np.count_nonzero(known) >= 2:  # noqa: PLR2004
                 move = Transform(over[known], cut=False)

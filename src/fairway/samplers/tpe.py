@@ -4,19 +4,25 @@ The objective and every constraint are factors. A factor splits the observations
 densities l and g; gamma is the share of its good group. The acquisition is the product over factors of the relative
 density ratio r = l / (gamma l + (1 - gamma) g): modification I of c-TPE. A factor whose good group holds every point is
 constant, and is left out. Modification II is the objective's split: points join its good group from the best on, until
-it holds as many *feasible* points as plain TPE's good group has points. A point whose constraints were never checked
-counts as the share of checked points that are feasible; otherwise the few checked points might not fill the group.
+it holds as many *feasible* points as plain TPE's good group has points; where trials were stopped early, at most three
+times as many points in all, since limits that are met late leave stopped trials infeasible. A point whose constraints
+were never checked counts as the share of checked points that are feasible; otherwise the few checked points might not
+fill the group.
 
-Stopped trials count with their loss so far. Rows whose constraint is unknown are left out of that constraint's
-densities, failed rows of all. Running trials count as bad.
+Rows count at their fidelity. A trial that was trained longer, by a factor of 1.75 or more, comes before one that was
+trained less, and those that came as far are ranked by their lowest loss: a stopper stops the worse ones first. A
+constraint's value is that of the later half of a trial's training. Rows whose constraint is unknown are left out of
+that constraint's densities, failed rows of all. Running trials count as bad. Where trials were stopped early there are
+many of them, and each says less: the search starts after 0.6 of `start` trials, with kernels 1.4 times as wide, but in
+steps of whole numbers a quarter of a step is wide enough, where it would be one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +31,14 @@ from fairway.checks import checked, flag, fraction, one_of, positive, whole
 from fairway.history import History
 from fairway.samplers.sampler import Sampler
 
+if TYPE_CHECKING:
+    from fairway.models.parzen import Axes, Parzen
+
 _INCUMBENTS = 2  # best trials whose neighbours are candidates
+_LONGER = math.log(1.75)  # trials count as trained alike within this factor, in logs
+_MOST_GOOD = 3  # times the size of plain TPE's good group, where trials were stopped early
+_SOONER, _WIDER, _CELL = 0.6, 1.4, 0.25  # the share of `start`, the factor of `bandwidth`, the least width, there
+_MOST_RECORDED = 1500  # recorded points of which one is chosen
 
 Points = NDArray[np.float64]
 
@@ -68,14 +81,12 @@ class TPE(Sampler):
 
     def propose(self, history: History, rng: np.random.Generator) -> Points:
         d = len(history.space)
-        factors = list(self._factors(history)) if np.count_nonzero(~history.failed) >= self.start else []
-        if not factors:
+        acquisition = self._acquisition(history)
+        if acquisition is None:
             return rng.random(d)
-        from fairway.models.neighbours import each_level  # noqa: PLC0415
-        from fairway.models.parzen import Axes, Kernel, Parzen  # noqa: PLC0415 - SciPy loads slowly
+        from fairway.models.neighbours import each_level  # noqa: PLC0415 - SciPy loads slowly
 
-        axes, kernel = Axes(history.space), Kernel(self.bandwidth, self.floor, self.stay)
-        good = [Parzen(axes, factor.good, kernel, ranked=self.ranked and factor.ranked) for factor in factors]
+        good = acquisition.good
         drawn = [density.sample(self.candidates, rng) for density in good]
         if self.neighbours:
             steps = each_level(history.space, self._incumbents(history))
@@ -85,12 +96,31 @@ class TPE(Sampler):
             x = x[history.is_new(x)]
             if not len(x):
                 return rng.random(d)
-        cells = axes.one_hot(x)
-        acquisition = np.zeros(len(x))
-        for factor, density in zip(factors, good, strict=True):
-            bad = Parzen(axes, factor.bad, kernel)
-            acquisition += self._log_ratio(density.log_density(x, cells) - bad.log_density(x, cells), factor.gamma)
-        return np.asarray(x[int(np.argmax(acquisition))])
+        return np.asarray(x[int(np.argmax(acquisition(x)))])
+
+    def choose(self, history: History, candidates: Points, rng: np.random.Generator) -> int:
+        acquisition = self._acquisition(history)
+        if acquisition is None:
+            return int(rng.integers(len(candidates)))
+        some = np.arange(len(candidates))
+        if len(some) > _MOST_RECORDED:
+            some = rng.choice(some, _MOST_RECORDED, replace=False)
+        return int(some[np.argmax(acquisition(candidates[some]))])
+
+    def _acquisition(self, history: History) -> _Acquisition | None:
+        """What proposals are ranked by; None at first, and while every factor is constant."""
+        stopped = bool(history.partial.any())
+        start = math.ceil(_SOONER * self.start) if stopped else self.start
+        factors = list(self._factors(history)) if np.count_nonzero(~history.failed) >= start else []
+        if not factors:
+            return None
+        from fairway.models.parzen import Axes, Kernel, Parzen  # noqa: PLC0415 - SciPy loads slowly
+
+        wider, cell = (_WIDER, _CELL) if stopped else (1.0, 1.0)
+        axes, kernel = Axes(history.space), Kernel(self.bandwidth * wider, self.floor, self.stay, cell)
+        good = [Parzen(axes, factor.good, kernel, ranked=self.ranked and factor.ranked) for factor in factors]
+        bad = [Parzen(axes, factor.bad, kernel) for factor in factors]
+        return _Acquisition(axes, good, bad, [factor.gamma for factor in factors], self._log_ratio)
 
     def _log_ratio(self, log_ratio: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
         """The log of the relative density ratio, from the log of l / g."""
@@ -105,7 +135,7 @@ class TPE(Sampler):
     def _factors(self, history: History) -> Iterator[_Factor]:
         """The factors that are not constant; here, at most the objective."""
         ran = np.flatnonzero(~history.failed)
-        order = ran[np.argsort(history.loss[ran], kind="stable")]
+        order = ran[np.lexsort((history.lowest[ran], -_fidelity(history)[ran]))]
         yield from _split(history.x[order], self._good_size(history, order), history.pending, ranked=True)
 
     def _incumbents(self, history: History) -> Points:
@@ -138,16 +168,21 @@ class CTPE(TPE):
         size = super()._good_size(history, order)
         if not self.feasible_split or self.naive:
             return size
-        feasible, infeasible = np.count_nonzero(history.feasible), np.count_nonzero(history.infeasible)
+        over = np.array([history.late_beyond(i) for i in range(len(history.problem.constraints))]).reshape(
+            -1, len(history)
+        )
+        broken, held = (over > 0.0).any(axis=0), (over <= 0.0).all(axis=0)
+        feasible, infeasible = np.count_nonzero(held & ~history.failed), np.count_nonzero(broken)
         share = (feasible + 1) / (feasible + infeasible + 2)  # of those checked, with one of each kind added
-        chance = np.where(history.unknown, share, history.feasible)[order]
-        return int(np.searchsorted(np.cumsum(chance), size)) + 1  # beyond the last point if there are too few
+        chance = np.where(held | broken, held, share)[order]
+        enough = int(np.searchsorted(np.cumsum(chance), size)) + 1  # beyond the last point if there are too few
+        return min(enough, _MOST_GOOD * size) if history.partial.any() else enough
 
     def _factors(self, history: History) -> Iterator[_Factor]:
         yield from super()._factors(history)
         x = history.x[~history.failed]
         for i in range(len(history.problem.constraints)):
-            over = history.beyond(i)[~history.failed]
+            over = history.late_beyond(i)[~history.failed]
             order = np.argsort(over, kind="stable")[: np.count_nonzero(~np.isnan(over))]
             if order.size:
                 within = int(np.count_nonzero(over[order] <= 0.0))
@@ -155,6 +190,34 @@ class CTPE(TPE):
 
     def _incumbents(self, history: History) -> Points:
         return history.x[history.order[:_INCUMBENTS]]
+
+
+class _Acquisition:
+    """The log of the product over factors, at any points."""
+
+    def __init__(
+        self,
+        axes: Axes,
+        good: Sequence[Parzen],
+        bad: Sequence[Parzen],
+        gammas: Sequence[float],
+        log_ratio: Callable[[NDArray[np.float64], float], NDArray[np.float64]],
+    ) -> None:
+        self.good = good
+        self._axes, self._bad, self._gammas, self._log_ratio = axes, bad, gammas, log_ratio
+
+    def __call__(self, x: Points) -> NDArray[np.float64]:
+        cells, total = self._axes.one_hot(x), np.zeros(len(x))
+        for good, bad, gamma in zip(self.good, self._bad, self._gammas, strict=True):
+            total += self._log_ratio(good.log_density(x, cells) - bad.log_density(x, cells), gamma)
+        return total
+
+
+def _fidelity(history: History) -> NDArray[np.float64]:
+    """How long each trial was trained (n,), in whole factors; folds are not training, and their means are corrected."""
+    if history.means is not None:
+        return np.zeros(len(history))
+    return np.floor(np.log(np.maximum(history.reached, 1)) / _LONGER + 1e-9)
 
 
 def _split(x: Points, size: int, worse: Points, *, ranked: bool) -> Iterator[_Factor]:
