@@ -220,7 +220,7 @@ def halving(task: Folded, seed: int) -> None:
 
 
 METHODS: dict[str, tuple[str, Callable[[Folded, int], None]]] = {
-    "fairway": ("ConstrainedSearchCV, defaults (random, Pilot)", constrained),
+    "fairway": ("ConstrainedSearchCV, defaults (c-TPE, Pilot)", constrained),
     "fairway-ctpe": ("ConstrainedSearchCV, `sampler=fw.CTPE()`", constrained_ctpe),
     "randomized": ("RandomizedSearchCV", randomized),
     "halving": ("HalvingRandomSearchCV", halving),

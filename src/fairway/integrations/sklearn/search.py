@@ -35,7 +35,6 @@ from fairway.integrations.sklearn.fresh import FreshEvidence
 from fairway.integrations.sklearn.rows import Rows, checked_share, keep_back, splits_within, tell_searched
 from fairway.parameters import Parameter
 from fairway.problem import Constraint, Maximize, Problem
-from fairway.samplers.random import Random
 from fairway.samplers.sampler import Sampler
 from fairway.space import Space
 from fairway.stoppers.ace import ACE
@@ -75,9 +74,9 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
     its scorer in `scorers`, called as scorer(estimator, X, y), or given by name ("recall"). Folds are steps: a hopeless
     configuration is stopped after a few, and constraints are scored only when that is worth its cost. The search ends
     after `trials` configurations or `timeout` seconds, or on Ctrl-C with the best so far; with `terminator="cv"` (that
-    is, `RegretBound("cv")`) also when the possible gain is below the noise of cross-validation. By default
-    configurations are random, and the stopper is `ACE` with a terminator, `Pilot` without. `workers` train in processes
-    of their own. The whole search is in `study_`.
+    is, `RegretBound("cv")`) also when the possible gain is below the noise of cross-validation. By default the sampler
+    is c-TPE, and the stopper is `ACE` with a terminator, `Pilot` without. `workers` train in processes of their own.
+    The whole search is in `study_`.
 
     With `certify=0.25`, a quarter of the rows (of each class and group) takes no part in the search. At the end
     candidates, each fitted once on all other rows, are tested on them from safe to bold. The best that passed becomes
@@ -274,7 +273,7 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
             space,
             Maximize(metric, best=best),
             copy.deepcopy(self.constraints),  # which keep what they have computed
-            sampler=Random() if self.sampler is None else self.sampler,  # what bench/search_cv.py found best
+            sampler=self.sampler,
             stopper=usual if self.stopper is None else self.stopper,
             terminator=terminator,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
