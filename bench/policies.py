@@ -232,7 +232,7 @@ def make(given: Given) -> Result:
         for rule, values in zip(RULES, row, strict=True)
     ]
     text = "\n".join(_report(given, settings, regret, shares)) + "\n"
-    return Result(text, singles, lambda path: _draw(path, settings, regret))
+    return Result(text, singles, lambda path: _draw(path, settings, floored(settings, regret)))
 
 
 def _digests(there: Mapping[str, Found]) -> list[Path]:
