@@ -127,7 +127,7 @@ class Referee:
     def check_order(self, number: int, loss: float, offered: Collection[int]) -> Collection[int]:
         """The constraints to check of those offered, the likeliest to be violated per second of checking first.
 
-        Below the bar, only steady ones that the trial was never checked for.
+        If the objective does not reach the bar, only steady ones that the trial was never checked for.
         """
         if loss > self.bar:
             offered = [i for i in self.steadiness.unchecked(number) if i in offered]

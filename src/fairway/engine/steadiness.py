@@ -1,7 +1,7 @@
 """Limits that training does not change, such as a model's size: learned from checks that were paid for anyway.
 
-A limit is *steady* once it was checked again at twice the step or later, with the same value, in three trials or more,
-never moved in any trial, and differs between trials: a gap that is 0 in every untrained model proves nothing. Its value
+A limit is *steady* once a trial was checked for it again at twice the step or later, three times or more, if it never
+moved within a trial and differs between trials: a gap that is 0 in every untrained model proves nothing. Its value
 is then carried from one check of a trial to the trial's later reports, up to four times as far, where it is checked
 again. One check that finds it moved ends that for good.
 
@@ -48,7 +48,7 @@ class Steadiness:
             self._moved[constraint] = True
         if len(self._values[constraint]) < 2:  # noqa: PLR2004
             self._values[constraint].add(value)
-        if last is None or step >= _AGAIN * last.step or self._moved[constraint]:
+        if last is None or step >= _AGAIN * last.step:
             self._witnesses[constraint] += last is not None
             checks[constraint] = _Check(step, value)
         self.steady = [i for i in range(len(self._moved)) if self._is_steady(i)]

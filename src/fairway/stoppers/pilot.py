@@ -44,8 +44,8 @@ class Pilot(Stopper):
     - `trust`: a rung counts if it orders this share of the pairs of trials as a rung three times later does.
     - `persistence`: an infeasible trial continues while its expected payoff is at least 1/`persistence` of a new one's.
     - `checks`: with `interval="adaptive"` any step may be checked, but checks take at most this share of all seconds;
-      only the last step of a trial is exempt. With a number or "end" as the interval, cost is counted in steps and no
-      decision depends on the clock.
+      exempt are the first four, a trial's first while nothing feasible is found, and its last step. With a number or
+      "end" as the interval, cost is counted in steps and no decision depends on the clock.
 
     >>> import fairway as fw
     >>> fw.Pilot()
@@ -176,14 +176,14 @@ class _PilotState(StopperState):
         rungs, rung = self._rungs, self._enter(course, step)
         ranks = self._ranks[rung]
         rank, n = ranks.add(loss), len(ranks)
+        by_violation = 0, 1  # place and number among those that violate
+        if course.violation:  # ranked even if unused now: another replica may know less, or more
+            infeasible = self._infeasible[rung]
+            by_violation = infeasible.add(course.violation, loss), len(infeasible)
         if rungs.is_probe(number):
             rungs.learn(number, rung, loss, course.losses)
             if rungs.steps[rung] < rungs.probed_to:
                 return None
-        by_violation = 0, 1  # place and number among those that violate
-        if course.violation:  # ranked even if unused now: another replica may hear of the first feasible trial later
-            infeasible = self._infeasible[rung]
-            by_violation = infeasible.add(course.violation, loss), len(infeasible)
         if not rungs.is_trusted(rung):
             return None
         if self._best_feasible == math.inf:
