@@ -3,7 +3,7 @@
 At rungs, steps grace * reduction^k, all but the best 1/reduction of the trials stop, ranked by objective alone; a trial
 at least as good as the best feasible checkpoint continues. Until something feasible is found, infeasible trials are
 ranked by violation and all others continue. Whether an infeasible trial will recover is asked as in
-`fairway.stoppers.pilot`. After a check, training must first cost `wait` times as much as that check.
+`fairway.stoppers.recoveries`. After a check, training must first cost `wait` times as much as that check.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from functools import partial
 from fairway.checks import at_least_zero, checked, number, positive, whole
 from fairway.problem import Problem
 from fairway.stoppers.ranks import DUST, PairRanks, Ranks
+from fairway.stoppers.recoveries import Limits, Recoveries
 from fairway.stoppers.stopper import Interval, Stopper, StopperState
-
-_DOUBLING = 1 << 20  # doublings are summed as integer multiples of 1 / _DOUBLING, without rounding
 
 
 @dataclass(frozen=True)
@@ -48,35 +47,26 @@ class EarlierPilot(Stopper):
 
 
 @dataclass(slots=True)
-class _Course:
+class _Course(Limits):
     """One running trial."""
 
-    next_rung: int
-    cost: int = 0  # training and checks
+    next_rung: int = 1
     training_since_check: int = 0
     check_cost: int = 0  # of the last check
-    violation: float = 0.0  # at the last check
-    violated_since: int = 0  # step; 0 if the last check was valid
-    counted_to: int = 0  # the step up to which its doublings are in D
-    was_feasible: bool = False
 
 
 class _State(StopperState):
     def __init__(self, config: EarlierPilot, *, constrained: bool) -> None:
-        self._config, self._constrained = config, constrained
+        self._config = config
+        self._limits = Recoveries(config.persistence, constrained=constrained)
         self._timed = config.interval == "adaptive"
-        self._trials: defaultdict[int, _Course] = defaultdict(partial(_Course, config.grace))
+        self._trials: defaultdict[int, _Course] = defaultdict(partial(_Course, next_rung=config.grace))
         self._rungs: defaultdict[int, Ranks] = defaultdict(Ranks)
         self._infeasible: defaultdict[int, PairRanks] = defaultdict(PairRanks)  # by rung: violation, then loss
-        self._best_feasible = math.inf if constrained else -math.inf  # loss; -inf spares no trial
-        self._cost = 0  # C
-        self._ever_feasible = 0  # I
-        self._recoveries = 0  # R
-        self._doublings = 0  # D * _DOUBLING
 
     def due(self, number: int, step: int, loss: float, train_ns: int) -> bool:
         del step
-        if self._config.skip and loss >= self._best_feasible:
+        if self._config.skip and loss >= self._limits.best_feasible:
             return False
         course = self._trials.get(number)
         if course is None or not self._timed:
@@ -87,22 +77,17 @@ class _State(StopperState):
         if not self._timed:
             train_ns, check_ns = 1, 0
         course = self._trials[number]
-        course.cost += train_ns + check_ns
-        self._cost += train_ns + check_ns
+        self._limits.spend(course, train_ns + check_ns)
         course.training_since_check += train_ns
         if check_ns:
             course.training_since_check, course.check_cost = 0, check_ns
 
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
         course = self._trials[number]
-        if self._constrained:
-            self._learn(course, step, loss, violation)
-        searching = self._best_feasible == math.inf
+        self._limits.learn(course, step, loss, violation)
+        searching = self._limits.best_feasible == math.inf
         behind = self._is_behind(course, step, loss, by_violation=searching) if step >= course.next_rung else None
-        if course.violated_since and self._is_hopeless(course):
-            share = f"{self._recoveries} of {self._doublings / _DOUBLING:.0f}"
-            return f"violated since step {course.violated_since}; trials recovered in {share} doublings of training"
-        return behind
+        return self._limits.why_hopeless(course) or behind
 
     def judge_folds(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
         course = self._trials[number]
@@ -122,32 +107,13 @@ class _State(StopperState):
             place, m = infeasible.add(course.violation, loss), len(infeasible)
             if by_violation and m - place >= self._kept(m):
                 return f"not in the least violating 1/{config.reduction:g} of {m} at step {rung}"
-        if loss <= self._best_feasible or n - rank < self._kept(n):
+        if loss <= self._limits.best_feasible or n - rank < self._kept(n):
             return None
         return f"not in the best 1/{config.reduction:g} of {n} at step {rung}"
 
     def _kept(self, n: int) -> int:
         """How many of n trials continue."""
         return max(1, math.floor(n / self._config.reduction + DUST))
-
-    def _learn(self, course: _Course, step: int, loss: float, violation: float | None) -> None:
-        if violation is not None:
-            course.violation = violation
-        if violation == 0.0:
-            self._recoveries += course.violated_since > 0
-            self._ever_feasible += not course.was_feasible
-            self._best_feasible = min(self._best_feasible, loss)
-            course.violated_since, course.was_feasible = 0, True
-        elif violation and not course.violated_since:
-            course.violated_since = course.counted_to = step
-        if course.violated_since and step > course.counted_to:
-            self._doublings += round(math.log2(step / course.counted_to) * _DOUBLING)
-            course.counted_to = step
-
-    def _is_hopeless(self, course: _Course) -> bool:
-        """The inequality of the module docstring, in integers."""
-        promise = self._config.persistence * (self._recoveries + 1) * self._cost * _DOUBLING
-        return promise < max(self._ever_feasible, 1) * course.cost * (self._doublings + _DOUBLING)
 
     def finish(self, number: int, *, completed: bool) -> None:
         del completed

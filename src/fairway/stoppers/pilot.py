@@ -6,12 +6,7 @@ trials that were never checked, and the best `keep` of the infeasible ones by vi
 rung is trusted while it orders trials as a rung three times later does, in the share `trust` of all pairs. To see that,
 some trials, the probes, are not stopped before three times the first trusted rung.
 
-Whether an infeasible trial will recover is learned too. Training from step s to step t while infeasible counts as
-log2(t / s) doublings; D is their sum over all trials, R counts the recoveries, and the next doubling succeeds with
-probability (R + 1) / (D + 1). It costs what the trial has cost so far, c. New trials cost C in total and I of them
-became feasible. An infeasible trial stops when a new one promises `persistence` times more:
-
-    persistence * (R + 1) / (D + 1) < c * max(I, 1) / C
+Whether an infeasible trial will recover is learned too (`fairway.stoppers.recoveries`).
 
 If a trial is cross-validated fold by fold, means over 1, 2, 4, ... folds are compared, infeasible ones by violation,
 and the second question is not asked: more folds are not more training. The state holds only ranks, counts, a minimum
@@ -28,10 +23,10 @@ from typing import ClassVar
 from fairway.checks import checked, fraction, number, positive, whole
 from fairway.problem import Problem
 from fairway.stoppers.ranks import DUST, PairRanks, Ranks
+from fairway.stoppers.recoveries import Limits, Recoveries
 from fairway.stoppers.rungs import Rungs
 from fairway.stoppers.stopper import Interval, Stopper, StopperState
 
-_DOUBLING = 1 << 20  # doublings are summed as integer multiples of 1 / _DOUBLING, without rounding
 _PRICED = 4  # checks that are made whatever they cost, to learn their price
 
 
@@ -85,64 +80,49 @@ class Pilot(Stopper):
 
 
 @dataclass(slots=True)
-class _Course:
+class _Course(Limits):
     """One running trial."""
 
-    next_step: int  # of its next rung
+    next_step: int = 1  # of its next rung
     rung: int = -1  # the last one that it reached
-    cost: int = 0  # training and checks
-    violation: float = 0.0  # at the last check
-    violated_since: int = 0  # step; 0 if the last check was valid
-    counted_to: int = 0  # the step up to which its doublings are in D
-    was_feasible: bool = False
-    was_checked: bool = False
     losses: dict[int, float] = field(default_factory=dict)  # of a probe, by rung
 
 
 class _PilotState(StopperState):
     def __init__(self, config: Pilot, *, constrained: bool) -> None:
-        self._config, self._constrained = config, constrained
+        self._config = config
+        self._limits = Recoveries(config.persistence, constrained=constrained)
         self._timed = config.interval == "adaptive"
         self._trials: dict[int, _Course] = {}
         self._rungs = Rungs(config.grace, config.spacing, config.trust)
         self._ranks: defaultdict[int, Ranks] = defaultdict(Ranks)  # by rung
         self._infeasible: defaultdict[int, PairRanks] = defaultdict(PairRanks)  # by rung: violation, then loss
-        self._best_feasible = math.inf if constrained else -math.inf  # loss; -inf spares no trial
-        self._cost = 0  # C
-        self._check_cost = 0  # the part of C that was spent on checks
+        self._check_cost = 0
         self._checks = 0
-        self._ever_feasible = 0  # I
-        self._recoveries = 0  # R
-        self._doublings = 0  # D * _DOUBLING
 
     def due(self, number: int, step: int, loss: float, train_ns: int) -> bool:
         del step
-        if self._config.skip and loss >= self._best_feasible:
+        if self._config.skip and loss >= self._limits.best_feasible:
             return False
         if not self._timed or self._checks < _PRICED:
             return True
-        if self._best_feasible == math.inf and not self._course(number).was_checked:
+        if self._limits.best_feasible == math.inf and not self._course(number).was_checked:
             return True
         price = self._check_cost / self._checks
-        return self._check_cost + price <= self._config.checks * (self._cost + train_ns + price)
+        return self._check_cost + price <= self._config.checks * (self._limits.cost + train_ns + price)
 
     def spend(self, number: int, train_ns: int, check_ns: int) -> None:
         if not self._timed:
             train_ns, check_ns = 1, 0
-        self._course(number).cost += train_ns + check_ns
-        self._cost += train_ns + check_ns
+        self._limits.spend(self._course(number), train_ns + check_ns)
         self._check_cost += check_ns
         self._checks += check_ns > 0
 
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
         course = self._course(number)
-        if self._constrained:
-            self._learn(course, step, loss, violation)
+        self._limits.learn(course, step, loss, violation)
         behind = self._is_behind(number, course, step, loss) if step >= course.next_step else None
-        if course.violated_since and self._is_hopeless(course):
-            share = f"{self._recoveries} of {self._doublings / _DOUBLING:.0f}"
-            return f"violated since step {course.violated_since}; trials recovered in {share} doublings of training"
-        return behind
+        return self._limits.why_hopeless(course) or behind
 
     def judge_folds(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
         course = self._course(number)
@@ -162,7 +142,7 @@ class _PilotState(StopperState):
     def _course(self, number: int) -> _Course:
         course = self._trials.get(number)
         if course is None:
-            course = self._trials[number] = _Course(self._config.grace)
+            course = self._trials[number] = _Course(next_step=self._config.grace)
         return course
 
     def _enter(self, course: _Course, step: int) -> int:
@@ -186,14 +166,14 @@ class _PilotState(StopperState):
                 return None
         if not rungs.is_trusted(rung):
             return None
-        if self._best_feasible == math.inf:
+        if self._limits.best_feasible == math.inf:
             place, m = by_violation
             if not course.was_checked or course.violation and m - place < self._kept(m):
                 return None
         return self._verdict(rung, loss, rank, n)
 
     def _verdict(self, rung: int, loss: float, rank: int, n: int) -> str | None:
-        if loss <= self._best_feasible or n - rank < self._kept(n):
+        if loss <= self._limits.best_feasible or n - rank < self._kept(n):
             return None
         return f"not among the {self._share} of {n} at step {self._rungs.steps[rung]}"
 
@@ -206,25 +186,6 @@ class _PilotState(StopperState):
     def _kept(self, n: int) -> int:
         """How many of n trials continue."""
         return max(1, math.floor(n * self._config.keep + DUST))
-
-    def _learn(self, course: _Course, step: int, loss: float, violation: float | None) -> None:
-        if violation is not None:
-            course.violation, course.was_checked = violation, True
-        if violation == 0.0:
-            self._recoveries += course.violated_since > 0
-            self._ever_feasible += not course.was_feasible
-            self._best_feasible = min(self._best_feasible, loss)
-            course.violated_since, course.was_feasible = 0, True
-        elif violation and not course.violated_since:
-            course.violated_since = course.counted_to = step
-        if course.violated_since and step > course.counted_to:
-            self._doublings += round(math.log2(step / course.counted_to) * _DOUBLING)
-            course.counted_to = step
-
-    def _is_hopeless(self, course: _Course) -> bool:
-        """The inequality of the module docstring, in integers."""
-        promise = self._config.persistence * (self._recoveries + 1) * self._cost * _DOUBLING
-        return promise < max(self._ever_feasible, 1) * course.cost * (self._doublings + _DOUBLING)
 
     def finish(self, number: int, *, completed: bool) -> None:
         del completed

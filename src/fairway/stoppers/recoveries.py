@@ -1,0 +1,81 @@
+"""Will an infeasible trial recover? Learned from all trials, and weighed against starting a new one.
+
+Training from step s to step t while infeasible counts as log2(t / s) doublings; D is their sum over all trials, R the
+number of recoveries, and the next doubling succeeds with probability (R + 1) / (D + 1). It costs what the trial has
+cost so far, c. New trials cost C in total and I of them became feasible. An infeasible trial stops when a new one
+promises `persistence` times more:
+
+    persistence * (R + 1) / (D + 1) < c * max(I, 1) / C
+
+These are counts, a minimum and integer sums, so that replicas agree.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+_DOUBLING = 1 << 20  # doublings are summed as integer multiples of 1 / _DOUBLING, without rounding
+
+
+@dataclass(slots=True)
+class Limits:
+    """What one running trial showed of its limits."""
+
+    cost: int = 0  # training and checks
+    violation: float = 0.0  # at the last check
+    violated_since: int = 0  # step; 0 if the last check was valid
+    counted_to: int = 0  # the step up to which its doublings are in D
+    was_feasible: bool = False
+    was_checked: bool = False
+
+
+class Recoveries:
+    """What a study's trials showed of theirs.
+
+    >>> recoveries, trial = Recoveries(persistence=7.0, constrained=True), Limits()
+    >>> recoveries.spend(trial, 5)
+    >>> recoveries.learn(trial, step=1, loss=0.3, violation=0.2)
+    >>> recoveries.best_feasible, trial.violated_since, recoveries.why_hopeless(trial)
+    (inf, 1, None)
+    """
+
+    def __init__(self, persistence: float, *, constrained: bool) -> None:
+        self.best_feasible = math.inf if constrained else -math.inf  # loss; -inf without limits
+        self.cost = 0  # C
+        self._persistence, self._constrained = persistence, constrained
+        self._ever_feasible = 0  # I
+        self._recoveries = 0  # R
+        self._doublings = 0  # D * _DOUBLING
+
+    def spend(self, trial: Limits, cost: int) -> None:
+        """A trial has cost more."""
+        trial.cost += cost
+        self.cost += cost
+
+    def learn(self, trial: Limits, step: int, loss: float, violation: float | None) -> None:
+        """A trial has reported; its violation is None if it was not checked."""
+        if not self._constrained:
+            return
+        if violation is not None:
+            trial.violation, trial.was_checked = violation, True
+        if violation == 0.0:
+            self._recoveries += trial.violated_since > 0
+            self._ever_feasible += not trial.was_feasible
+            self.best_feasible = min(self.best_feasible, loss)
+            trial.violated_since, trial.was_feasible = 0, True
+        elif violation and not trial.violated_since:
+            trial.violated_since = trial.counted_to = step
+        if trial.violated_since and step > trial.counted_to:
+            self._doublings += round(math.log2(step / trial.counted_to) * _DOUBLING)
+            trial.counted_to = step
+
+    def why_hopeless(self, trial: Limits) -> str | None:
+        """Why an infeasible trial stops: the inequality above, in integers; None if it continues."""
+        if not trial.violated_since:
+            return None
+        promise = self._persistence * (self._recoveries + 1) * self.cost * _DOUBLING
+        if promise >= max(self._ever_feasible, 1) * trial.cost * (self._doublings + _DOUBLING):
+            return None
+        share = f"{self._recoveries} of {self._doublings / _DOUBLING:.0f}"
+        return f"violated since step {trial.violated_since}; trials recovered in {share} doublings of training"
