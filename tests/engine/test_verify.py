@@ -28,6 +28,23 @@ def test_every_ruling_of_every_owner_can_be_made_again_from_the_log(stopper, act
     assert result.rulings == begun + rows + sum(isinstance(event, Told) for event in log)
 
 
+def test_a_lost_trial_is_given_up_with_all_that_it_reported(make_study):
+    study = make_study(fw.Pilot(interval=1, trust=0.0))
+    other = make_study(fw.Pilot(interval=1, trust=0.0), storage=study.log)
+    lost = study.ask()
+    for step in range(1, 6):  # a rung at step 4, none at step 5
+        lost.report(auc=0.5, eod=0.1)
+        if step == 4:
+            study.owner.journal.flush()
+            other.tell(other.ask(), auc=0.5, eod=0.1)
+    study.owner.journal.flush()
+    other.owner.journal.catch_up()
+    other.owner.give_up(0, "lost its worker", retry=0)
+    run_curves(other, [[(0.6, {"eod": 0.1})] * 5] * 8 + [[(0.6, {"eod": 0.1})] * 3 + [(0.1, {"eod": 0.1})] * 2])
+    assert "of 10 at step 4" in other.trials[-1].reason
+    assert verify(other.log.read()).faults == []
+
+
 @pytest.mark.parametrize(
     ("change", "fault"),
     [

@@ -142,15 +142,19 @@ def _alike(one: float, other: float, scale: float) -> bool:
 
 def _acts(worker: int, events: Sequence[Event]) -> list[_Act]:
     acts, begun = [], set()
-    for event in events:
-        if isinstance(event, Reported) and event.worker == worker:
+    theirs: dict[int, int] = {}  # by trial of other workers: the position after its last reports
+    for position, event in enumerate(events):
+        if isinstance(event, Reported) and event.worker != worker:
+            theirs[event.number] = position + 1
+        elif isinstance(event, Reported):
             if event.number not in begun:
                 begun.add(event.number)
                 acts.append(_Act(event.begun, event.begun_seen, "begin", event, 0))
             acts += [_Act(act, event.seen, "rule", event, i) for i, act in enumerate(event.acts.tolist())]
             acts += [_Act(act, seen, "pay", event, i) for i, act, seen in event.payments.tolist()]
         elif isinstance(event, Told) and event.worker == worker:
-            acts.append(_Act(event.act, 0, "finish", event, 0))
+            # Whoever gives up another worker's trial has seen all its reports.
+            acts.append(_Act(event.act, theirs.get(event.number, 0), "finish", event, 0))
     return sorted(acts, key=lambda act: act.number)
 
 
