@@ -1,10 +1,10 @@
 """The default stopper: it weighs continuing a trial against starting a new one, by what earlier trials showed.
 
 At rungs, steps that grow by `spacing`, the trials that came as far are ranked by objective, and the best `keep` of them
-continue; a trial at least as good as the best feasible checkpoint always does. Until something feasible is found, so do
-trials that were never checked, and the best `keep` of the infeasible ones by violation. Which rungs count is learned: a
-rung is trusted while it orders trials as a rung three times later does, in the share `trust` of all pairs. To see that,
-some trials, the probes, are not stopped before three times the first trusted rung.
+continue. So does a trial at least as good as the best feasible checkpoint, or any while there is none, unless it was
+checked and is not among the best `keep` of the infeasible ones by violation. Which rungs count is learned: a rung is
+trusted while it orders trials as a rung three times later does, in the share `trust` of all pairs. To see that, some
+trials, the probes, are not stopped before three times the first trusted rung.
 
 Whether an infeasible trial will recover is learned too (`fairway.stoppers.recoveries`).
 
@@ -137,7 +137,7 @@ class _PilotState(StopperState):
             place, m = infeasible.add(course.violation, loss), len(infeasible)
             if m - place >= self._kept(m):
                 return f"not among the {self._share} of {m} that violate least at step {self._rungs.steps[rung]}"
-        return self._verdict(rung, loss, rank, n)
+        return None if loss <= self._limits.best_feasible else self._verdict(rung, rank, n)
 
     def _course(self, number: int) -> _Course:
         course = self._trials.get(number)
@@ -156,24 +156,24 @@ class _PilotState(StopperState):
         rungs, rung = self._rungs, self._enter(course, step)
         ranks = self._ranks[rung]
         rank, n = ranks.add(loss), len(ranks)
-        by_violation = 0, 1  # place and number among those that violate
+        may_be_feasible = True  # it violates nothing, as far as is known, or less than most that do
         if course.violation:  # ranked even if unused now: another replica may know less, or more
             infeasible = self._infeasible[rung]
-            by_violation = infeasible.add(course.violation, loss), len(infeasible)
+            place, m = infeasible.add(course.violation, loss), len(infeasible)
+            may_be_feasible = m - place < self._kept(m)
         if rungs.is_probe(number):
             rungs.learn(number, rung, loss, course.losses)
             if rungs.steps[rung] < rungs.probed_to:
                 return None
         if not rungs.is_trusted(rung):
             return None
-        if self._limits.best_feasible == math.inf:
-            place, m = by_violation
-            if not course.was_checked or course.violation and m - place < self._kept(m):
-                return None
-        return self._verdict(rung, loss, rank, n)
+        if may_be_feasible and loss <= self._limits.best_feasible:  # infinite while there is none
+            return None
+        return self._verdict(rung, rank, n)
 
-    def _verdict(self, rung: int, loss: float, rank: int, n: int) -> str | None:
-        if loss <= self._limits.best_feasible or n - rank < self._kept(n):
+    def _verdict(self, rung: int, rank: int, n: int) -> str | None:
+        """Why a trial stops that is at least as good as `rank` of `n`; None if it continues."""
+        if n - rank < self._kept(n):
             return None
         return f"not among the {self._share} of {n} at step {self._rungs.steps[rung]}"
 
