@@ -4,16 +4,17 @@ The objective and every constraint are factors. A factor splits the observations
 densities l and g; gamma is the share of its good group. The acquisition is the product over factors of the relative
 density ratio r = l / (gamma l + (1 - gamma) g): modification I of c-TPE. A factor whose good group holds every point is
 constant, and is left out. Modification II is the objective's split: points join its good group from the best on, until
-it holds as many *feasible* points as plain TPE's good group has points; where trials were stopped early, at most three
-times as many points in all, since limits that are met late leave stopped trials infeasible. A point whose constraints
+it holds as many *feasible* points as plain TPE's good group has points; where trials were stopped early, at most twice
+as many points in all, since limits that are met late leave stopped trials infeasible. A point whose constraints
 were never checked counts as the share of checked points that are feasible; otherwise the few checked points might not
 fill the group.
 
 Rows count at their fidelity. A trial that was trained longer, by a factor of 1.75 or more, comes before one that was
 trained less, and those that came as far are ranked by their lowest loss: a stopper stops the worse ones first. A
 constraint's value is that of the later half of a trial's training. Rows whose constraint is unknown are left out of
-that constraint's densities, failed rows of all. Running trials count as bad. Where trials were stopped early there are
-many of them, and each says less: the search starts after 0.6 of `start` trials, with kernels 1.4 times as wide, but in
+that constraint's densities, failed rows of all. Running trials count as bad. Where trials were stopped early, a
+constraint that no trial has kept is not a factor: its good group would be one trial, trained by chance for long. There
+are many trials then, and each says less: the search starts after 0.6 of `start` trials, with kernels 1.4 times as wide, but in
 steps of whole numbers a quarter of a step is wide enough, where it would be one.
 """
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 _INCUMBENTS = 2  # best trials whose neighbours are candidates
 _LONGER = math.log(1.75)  # trials count as trained alike within this factor, in logs
-_MOST_GOOD = 3  # times the size of plain TPE's good group, where trials were stopped early
+_MOST_GOOD = 2  # times the size of plain TPE's good group, where trials were stopped early
 _SOONER, _WIDER, _CELL = 0.6, 1.4, 0.25  # the share of `start`, the factor of `bandwidth`, the least width, there
 _MOST_RECORDED = 1500  # recorded points of which one is chosen
 
@@ -180,12 +181,12 @@ class CTPE(TPE):
 
     def _factors(self, history: History) -> Iterator[_Factor]:
         yield from super()._factors(history)
-        x = history.x[~history.failed]
+        x, stopped = history.x[~history.failed], bool(history.partial.any())
         for i in range(len(history.problem.constraints)):
             over = history.late_beyond(i)[~history.failed]
             order = np.argsort(over, kind="stable")[: np.count_nonzero(~np.isnan(over))]
-            if order.size:
-                within = int(np.count_nonzero(over[order] <= 0.0))
+            within = int(np.count_nonzero(over[order] <= 0.0))
+            if within or order.size and not stopped:
                 yield from _split(x[order], max(within, 1), x[:0], ranked=False)
 
     def _incumbents(self, history: History) -> Points:
