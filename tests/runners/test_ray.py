@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -16,7 +17,9 @@ import pytest
 import fairway as fw
 from fairway.engine.verify import verify
 from fairway.errors import MissingDependency
+from fairway.runners import limits
 from fairway.runners.ray import _how
+from tests.conftest import within
 
 ray = pytest.importorskip("ray")
 
@@ -104,6 +107,27 @@ def test_a_timeout_ends_a_trial_and_an_interrupted_one_cleans_up(local_ray, ctrl
     study.optimize(sleepy, trials=1, workers=1, backend="ray")
     assert study.ended == "interrupted"
     assert (tmp_path / "woken").exists()
+
+
+@pytest.mark.parametrize("what", ["trial", "check"])
+def test_an_actor_whose_trial_or_check_never_ends_is_killed_and_replaced(local_ray, monkeypatch, what):
+    monkeypatch.setattr(limits, "GRACE_SECONDS", 0.3)
+
+    def hang():
+        ctypes.PyDLL(None).usleep(100_000_000)  # with Python's lock held
+        return 0.1
+
+    def sometimes(trial):
+        if trial.number == 1 and what == "trial":
+            hang()
+        trial.report(loss=0.5 - trial.number / 100, size=hang if trial.number == 1 else lambda: 0.1)
+
+    study = make_study(stopper=fw.ACE(interval=1))
+    with within(90):
+        study.optimize(sometimes, trials=3, workers=1, backend="ray", **{f"{what}_timeout": 1})
+    assert [record.status for record in study.trials] == ["completed", "failed", "completed"]
+    assert f"longer than {what}_timeout=1 s; its worker was killed " in study.trials[1].reason
+    assert verify(study.log.read()).faults == []
 
 
 def test_what_cannot_be_is_said_in_a_sentence(local_ray):
