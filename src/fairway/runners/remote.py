@@ -191,7 +191,7 @@ class RemoteHand(Hand):
             except Exception:  # noqa: BLE001 - it was made of something that exists only there
                 error = RuntimeError(done.told.reason)
             error.__cause__ = _RemoteTraceback(f"in {self.kind}\n{done.trace}")
-        failed = not written or done.told.status == "failed"
+        failed = self._owner.ledger.courses[done.told.number].status == "failed"
         return Outcome(done.told.number, failed=failed, error=error, caught=done.caught)
 
     def close(self) -> None:
