@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import textwrap
 import threading
 import time
+from multiprocessing.connection import Client
 
 import pytest
 
@@ -18,7 +20,7 @@ import fairway as fw
 from fairway.engine.verify import verify
 from fairway.errors import MissingDependency
 from fairway.runners import limits
-from fairway.runners.ray import _how
+from fairway.runners.ray import _how, accept
 from tests.conftest import within
 
 ray = pytest.importorskip("ray")
@@ -263,6 +265,29 @@ def test_the_cluster_that_ray_address_names_is_taken(local_ray):
         check=True,
     )
     assert f"found 4 {address}\n" in job.stdout  # among what the cluster has to say
+
+
+def test_an_actor_waits_for_its_owner_only_so_long():
+    with socket.create_server(("127.0.0.1", 0)) as listener, within(20):
+        silent = socket.create_connection(listener.getsockname())  # says nothing, and proves nothing
+        with pytest.raises(TimeoutError, match=r"no owner connected within 0\.2 s"):
+            accept(listener, b"key", 0.2)
+        silent.close()
+
+
+def test_a_stranger_who_says_nothing_does_not_keep_the_owner_out(monkeypatch):
+    monkeypatch.setattr("fairway.runners.ray._PROOF_SECONDS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as listener, within(20):
+        stranger = socket.create_connection(listener.getsockname())
+        owner = []
+        calling = threading.Thread(target=lambda: owner.append(Client(listener.getsockname(), authkey=b"key")))
+        calling.start()
+        with accept(listener, b"key", 15) as connection:
+            calling.join()
+            owner[0].send("hello")
+            assert connection.recv() == "hello"
+        stranger.close()
+        owner[0].close()
 
 
 def test_rays_many_words_are_cut_to_the_reason():
