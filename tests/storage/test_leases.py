@@ -32,13 +32,12 @@ import ctypes, sys, time
 import fairway as fw
 from fairway.storage import leases
 
-leases.BEAT_SECONDS = 0.2
+leases.BEAT_SECONDS = {beat}
 study = fw.Study({{"x": fw.Float(0.0, 1.0)}}, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], sampler=fw.Random(),
                  storage={url!r}, name="credit", seed=0)
 trial = study.ask()
 trial.report(auc=0.5, eod=0.1)
 study.owner.journal.flush()
-{before}
 print("asked", flush=True)
 {act}
 study.tell(trial, auc=0.9, eod=0.1)
@@ -48,9 +47,9 @@ HOLD = "ctypes.PyDLL(None).usleep(int({seconds} * 1e6))  # Python's lock is held
 
 
 @contextmanager
-def silent(url, act, before=""):
+def silent(url, act, beat=0.2):
     """Another process with a running trial, which does something before it tells."""
-    code = textwrap.dedent(SILENT).format(url=url, act=act, before=before)
+    code = textwrap.dedent(SILENT).format(url=url, act=act, beat=beat)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout.readline() == "asked\n"
@@ -96,7 +95,7 @@ def test_a_process_that_holds_pythons_lock_for_longer_than_its_lease_keeps_its_t
 
 
 def test_a_process_that_is_stopped_keeps_its_trial(url, short_lease):
-    with within(60), silent(url, "sys.stdin.readline()") as process:
+    with within(60), silent(url, "sys.stdin.readline()", beat=100.0) as process:  # not stopped within a write
         process.send_signal(signal.SIGSTOP)
         study = open_study(url)
         time.sleep(2)
