@@ -8,6 +8,7 @@ import re
 import signal
 import tempfile
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,22 @@ def make_study():
         return fw.Study(SPACE, objective, constraints, stopper=stopper, seed=0, **{"sampler": fw.Random(), **more})
 
     return make
+
+
+@contextmanager
+def within(seconds):
+    """Fail what takes longer."""
+
+    def late(*_):
+        raise AssertionError(f"it still ran after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def run_curves(study, curves, *, lazy=True):

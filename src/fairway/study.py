@@ -163,32 +163,35 @@ class Study:
         trials: int | None = None,
         timeout: float | None = None,
         trial_timeout: float | None = None,
+        check_timeout: float | None = None,
         workers: int = 1,
         backend: optimize.Backend | None = None,
         resources: Mapping[str, float] | None = None,
         address: str | None = None,
-        retry: int = 1,
+        retry: int | None = None,
         catch: type[Exception] | tuple[type[Exception], ...] = Exception,
         progress: bool | None = None,
     ) -> None:
         """Run this many more trials, or for this many seconds, whichever ends first; both are totals over all workers.
 
         `function` trains in a loop and reports, or returns its metrics (or, without constraints, one number). An
-        exception in `catch` fails its trial and the study continues, unless nothing has ever succeeded. `timeout` and
-        `trial_timeout` (seconds) end a trial at its next report. `progress` prints live lines; by default only in a
-        terminal. Ctrl-C ends the run, with running trials failed as "interrupted"; what was told is kept. When the
-        terminator's verdict is to stop, no new trial begins and those running finish; calling `optimize` again
-        overrules that verdict until the terminator has changed its mind.
+        exception in `catch` fails its trial and the study continues, unless nothing has ever succeeded. `timeout`,
+        `trial_timeout` and `check_timeout` (seconds; of the run, a trial, the check of one constraint) end a trial at
+        its next report. One that reports nothing for 5 s more, or two of its steps, is killed with its worker, and
+        fails; in this process nothing can be killed, and a warning says what the run waits for. `progress` prints live
+        lines; by default only in a terminal. Ctrl-C ends the run, with running trials failed as "interrupted"; what was
+        told is kept. When the terminator's verdict is to stop, no new trial begins and those running finish; calling
+        `optimize` again overrules that verdict until the terminator has changed its mind.
 
         One worker runs in this process. Several run in processes of their own (`backend="process"`), started fresh:
-        any function that cloudpickle can send will do, and needs no `__main__` guard. Each trains with its share of
-        the cores, unless OMP_NUM_THREADS and the like say otherwise. A process that dies is replaced, and its trial is
-        tried again up to `retry` times. `backend="thread"` suits functions that wait, or that release Python's lock.
+        any function that cloudpickle can send will do, without a `__main__` guard. Each trains with its share of the
+        cores, unless OMP_NUM_THREADS and the like say otherwise. A process that dies is replaced, and its trial tried
+        again once. A given `retry` is how often, and holds for killed trials too. `backend="thread"` suits functions
+        that wait, or that release Python's lock.
 
         `backend="ray"` (extra `ray`) runs each worker as a Ray actor with `resources` of its own, by default
-        {"CPU": 1}: in the cluster at `address`, in the one that this process is connected to or RAY_ADDRESS names, or
-        else in one that is started on this machine. As many run as there is room for. If a node fails or a worker is
-        preempted, its running trial is lost and retried.
+        {"CPU": 1}: in the cluster at `address`, the one that this process is connected to, the one that RAY_ADDRESS
+        names, or one started here. As many run as there is room for. The trials of a lost node are tried again.
         """
         optimize.run(
             self.owner,
@@ -196,6 +199,7 @@ class Study:
             trials=trials,
             timeout=timeout,
             trial_timeout=trial_timeout,
+            check_timeout=check_timeout,
             workers=workers,
             backend=backend,
             resources=resources,
@@ -349,10 +353,8 @@ class Study:
     def costs(self) -> Costs:
         """The seconds spent and saved so far."""
         referee = self.owner.referee
-        saved = sum(
-            ns * saved // max(n, 1)
-            for ns, n, saved in zip(referee.check_ns, referee.checks, referee.saved, strict=True)
-        )
+        columns = zip(referee.check_ns, referee.checks, referee.saved, strict=True)
+        saved = sum(ns * saved // max(n, 1) for ns, n, saved in columns)
         return Costs(
             training_seconds=referee.train_ns / 1e9,
             check_seconds=sum(referee.check_ns) / 1e9,
@@ -375,10 +377,8 @@ class Study:
     @property
     def verdicts(self) -> list[tuple[int, Verdict]]:
         """The terminator's verdicts, each with the number of trials that had finished by then."""
-        return [
-            (said.finished, Verdict(said.stop, said.reason, said.value, said.threshold))
-            for said in self.owner.ledger.verdicts
-        ]
+        said = self.owner.ledger.verdicts
+        return [(one.finished, Verdict(one.stop, one.reason, one.value, one.threshold)) for one in said]
 
     @property
     def ended(self) -> str | None:

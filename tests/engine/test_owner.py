@@ -10,7 +10,7 @@ from hypothesis import given
 
 import fairway as fw
 from fairway.engine.clock import VirtualClock
-from fairway.engine.events import Judged, Told
+from fairway.engine.events import Asked, Enqueued, Judged, Told
 from fairway.storage.memory import MemoryLog
 from fairway.terminators.terminator import Terminator, Verdict
 from tests.conftest import SPACE, judged
@@ -47,12 +47,13 @@ def test_a_tell_that_comes_after_another_worker_ended_the_trial_is_refused(make_
     study = make_study()
     trial = study.ask()
     trial.report(auc=0.5, eod=0.1)
-    study.log.append([Told(0, "failed", "lost its worker", 0.0, 99, 0)])
+    lost = [Told(0, "failed", "lost its worker", 0.0, 99, 0), Enqueued(trial.params, 1)]
+    study.log.append([*lost, Asked(1, trial.params, 0.0, 99, queued=True)])
     with pytest.raises(fw.UsageError, match=r"trial 0 was ended by another worker \(lost its worker\)"):
         study.tell(trial)
     assert (trial.status, study.trials[0].status) == ("failed", "failed")
     study.tell(study.ask(), auc=0.6, eod=0.1)
-    assert study.best.number == 1
+    assert study.best.number == 2
 
 
 def test_two_studies_on_one_log_share_numbers_and_findings():

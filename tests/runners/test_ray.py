@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import textwrap
 import threading
 import time
+from multiprocessing.connection import Client
 
 import pytest
 
 import fairway as fw
 from fairway.engine.verify import verify
 from fairway.errors import MissingDependency
-from fairway.runners.ray import _how
+from fairway.runners import limits
+from fairway.runners.ray import _how, accept
+from tests.conftest import within
 
 ray = pytest.importorskip("ray")
 
@@ -104,6 +109,27 @@ def test_a_timeout_ends_a_trial_and_an_interrupted_one_cleans_up(local_ray, ctrl
     study.optimize(sleepy, trials=1, workers=1, backend="ray")
     assert study.ended == "interrupted"
     assert (tmp_path / "woken").exists()
+
+
+@pytest.mark.parametrize("what", ["trial", "check"])
+def test_an_actor_whose_trial_or_check_never_ends_is_killed_and_replaced(local_ray, monkeypatch, what):
+    monkeypatch.setattr(limits, "GRACE_SECONDS", 0.3)
+
+    def hang():
+        ctypes.PyDLL(None).usleep(100_000_000)  # with Python's lock held
+        return 0.1
+
+    def sometimes(trial):
+        if trial.number == 1 and what == "trial":
+            hang()
+        trial.report(loss=0.5 - trial.number / 100, size=hang if trial.number == 1 else lambda: 0.1)
+
+    study = make_study(stopper=fw.ACE(interval=1))
+    with within(90):
+        study.optimize(sometimes, trials=3, workers=1, backend="ray", **{f"{what}_timeout": 1})
+    assert [record.status for record in study.trials] == ["completed", "failed", "completed"]
+    assert f"longer than {what}_timeout=1 s; its worker was killed " in study.trials[1].reason
+    assert verify(study.log.read()).faults == []
 
 
 def test_what_cannot_be_is_said_in_a_sentence(local_ray):
@@ -239,6 +265,29 @@ def test_the_cluster_that_ray_address_names_is_taken(local_ray):
         check=True,
     )
     assert f"found 4 {address}\n" in job.stdout  # among what the cluster has to say
+
+
+def test_an_actor_waits_for_its_owner_only_so_long():
+    with socket.create_server(("127.0.0.1", 0)) as listener, within(20):
+        silent = socket.create_connection(listener.getsockname())  # says nothing, and proves nothing
+        with pytest.raises(TimeoutError, match=r"no owner connected within 0\.2 s"):
+            accept(listener, b"key", 0.2)
+        silent.close()
+
+
+def test_a_stranger_who_says_nothing_does_not_keep_the_owner_out(monkeypatch):
+    monkeypatch.setattr("fairway.runners.ray._PROOF_SECONDS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as listener, within(20):
+        stranger = socket.create_connection(listener.getsockname())
+        owner = []
+        calling = threading.Thread(target=lambda: owner.append(Client(listener.getsockname(), authkey=b"key")))
+        calling.start()
+        with accept(listener, b"key", 15) as connection:
+            calling.join()
+            owner[0].send("hello")
+            assert connection.recv() == "hello"
+        stranger.close()
+        owner[0].close()
 
 
 def test_rays_many_words_are_cut_to_the_reason():

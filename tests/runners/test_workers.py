@@ -19,6 +19,7 @@ from fairway.engine.clock import WallClock
 from fairway.engine.events import Reported, Told
 from fairway.engine.verify import verify
 from fairway.storage.memory import MemoryLog
+from tests.conftest import within
 from tests.trainings import slow_rise as train
 from tests.trainings import wait_for
 
@@ -292,6 +293,55 @@ def test_a_dead_process_is_missed_though_a_child_of_its_own_lives(make_study):
     check(study, 5)
 
 
+def test_a_child_that_the_function_forks_does_not_become_a_worker(make_study, tmp_path):
+    def forks(trial):
+        if trial.number == 0:
+            child = os.fork()
+            (tmp_path / "child").write_text(str(child or os.getpid()))
+        return {"auc": 0.5, "eod": 0.1}  # in both
+
+    study = make_study()
+    with within(60):
+        study.optimize(forks, trials=4, workers=1, backend="process")
+        check(study, 4)
+        assert study.counts["completed"] == 4
+        while is_alive(int((tmp_path / "child").read_text())):
+            time.sleep(0.02)
+
+
+def is_alive(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("ending", "said", "code"),
+    [("pass", "", 0), ("sys.exit(3)", "", 3), ("raise ValueError('in the child')", "ValueError: in the child", 1)],
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_child_that_the_function_forks_in_this_process_ends_with_it(workers, ending, said, code):
+    script = f"""
+import os, sys
+import fairway as fw
+study = fw.Study({{"x": fw.Float(0.0, 1.0)}}, fw.Minimize("loss"), seed=0)
+def train(trial):
+    if trial.number == 0:
+        child = os.fork()
+        if child == 0:
+            {ending}
+        else:
+            print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    return 0.5
+study.optimize(train, trials=3, workers={workers}, backend="thread")
+print("done", study.counts["completed"])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.returncode) == (f"child {code}\ndone 3\n", 0)
+    assert said in done.stderr
+
+
 def test_a_signal_without_a_name_is_told_by_its_number(make_study):
     def dies(trial):
         if trial.number == 1:
@@ -350,10 +400,11 @@ def test_a_trial_that_another_owner_gave_up_is_one_failure_and_its_reports_stay(
             trial.report(auc=0.5, eod=lambda: 0.1)
         if trial.number == 0:
             other.owner.journal.catch_up()
-            other.owner.give_up(0, "lost its worker", retry=0)
+            other.owner.give_up(0, "lost its worker", retry=1)
+            other.tell(other.ask(), auc=0.5, eod=0.1)  # it is run again
 
     study.optimize(given_up, trials=3)
-    assert [trial.status for trial in study.trials] == ["failed", "completed", "completed"]
+    assert [trial.status for trial in study.trials] == ["failed", *["completed"] * 3]
     assert verify(study.log.read()).faults == []
 
 

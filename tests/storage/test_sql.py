@@ -17,6 +17,7 @@ from fairway.storage.sql import Database
 from tests import faults
 from tests.conftest import SPACE, run_curves
 from tests.faults import numbers, start
+from tests.storage.test_leases import vanish
 
 CURVES = [[(auc / 10, {"eod": eod / 10}) for auc, eod in zip((1, 5, 9, 3), (0, 2, 4, 1), strict=True)]] * 6
 
@@ -104,8 +105,9 @@ def test_a_worker_that_is_not_heard_of_loses_its_trials_and_its_late_tell_is_ref
     trial = silent.ask()
     other.tell(other.ask(), auc=0.5, eod=0.1)
     assert other.counts["running"] == 1  # it lives, so it keeps its trial
-    monkeypatch.setattr("fairway.storage.leases.LEASE_SECONDS", -1.0)
-    other.ask()
+    monkeypatch.setattr("fairway.storage.leases.machine", lambda: "elsewhere")
+    vanish(monkeypatch)
+    assert other.ask().params == trial.params
     assert (other.trials[0].status, other.trials[0].reason) == ("failed", "lost its worker")
     with pytest.raises(fw.UsageError, match=r"trial 0 was ended by another worker \(lost its worker\)"):
         silent.tell(trial, auc=0.9, eod=0.1)
@@ -222,8 +224,9 @@ def test_what_others_report_is_known_while_a_trial_runs(url):
 
 
 def test_a_lost_configuration_of_the_queue_is_tried_again_once(url, monkeypatch):
-    monkeypatch.setattr("fairway.storage.leases.LEASE_SECONDS", -1.0)
+    vanish(monkeypatch)
     studies = [open_study(url) for _ in range(3)]
+    monkeypatch.setattr("fairway.storage.leases.machine", lambda: "elsewhere")
     studies[0].enqueue({"x": 0.125})
     assert [study.ask().params["x"] for study in studies[:2]] == [0.125] * 2
     assert studies[2].ask().params["x"] != 0.125

@@ -63,6 +63,7 @@ class Driver:
         self.notes: dict[str, Any] = {}
         self.on_best: Callable[[int, float], object] | None = None
         self.on_note: Callable[[Mapping[str, Any]], object] | None = None  # keeps what is noted after its end
+        self.on_check: Callable[[str], object] | None = None  # hears which constraint is called; empty when it is over
         self.batch = Batch(number, referee, clock.ns())
         self.referee = referee
         self._clock = clock.ns
@@ -74,6 +75,7 @@ class Driver:
         self._final = False  # what is reported now is the last report
         self._deadline: float = math.inf  # by the clock; a report after it cuts the trial
         self._overtime = ""  # with this reason
+        self._check_seconds: float = math.inf  # that one check may take
         self._continue = Decision(stop=False, reason="", interval=None, best=False)
         self._awaiting: Report | None = None  # the report to check when training ends, unless a better one comes
         self._paying = False  # inside a constraint's callable
@@ -121,6 +123,10 @@ class Driver:
     def expire(self, seconds: float, reason: str) -> None:
         """Have the first report after so many seconds end the trial, for this reason."""
         self._overtime, self._deadline = reason, self._clock() + seconds * 1e9
+
+    def limit_checks(self, seconds: float) -> None:
+        """Have a check that takes longer end the trial, once it is over."""
+        self._check_seconds = seconds
 
     def cut(self, reason: str) -> None:
         """End it here for a reason that is not the stopper's; a check that was to come is not made."""
@@ -305,6 +311,8 @@ class Driver:
         if payment is not None:
             for i in self.referee.check_order(self.number, report.loss, lazy):
                 name, began, self._paying = constraints[i].metric, self._clock(), True
+                if self.on_check is not None:
+                    self.on_check(name)
                 try:
                     given = lazy[i]() if checkpoint is None else lazy[i](checkpoint)
                     value, error = measurement.measured(self.problem, constraints[i], given)
@@ -317,7 +325,11 @@ class Driver:
                     raise
                 finally:
                     self._paying = False
+                    if self.on_check is not None:
+                        self.on_check("")
                 values[i], errors[i], prices[i] = value, error, max(self._clock() - began, 1)
+                if prices[i] > self._check_seconds * 1e9:
+                    self.expire(-1.0, slow_check(name, self._check_seconds))
                 if not self.referee.checks[i]:
                     self._warn_if_hopeless(i, given, error)
                 if feasibility.excess(constraints[i], value, error):
@@ -347,6 +359,11 @@ class Driver:
         raise UsageError(
             f"trial {self.number}: step {step} {how}; steps start at 1 and each is reported once, in order"
         )
+
+
+def slow_check(metric: str, seconds: float) -> str:
+    """Why a trial ends whose check of a constraint took too long."""
+    return f"the check of {metric} took longer than check_timeout={seconds:g} s"
 
 
 def _observed(

@@ -125,8 +125,21 @@ class Told:
     last_step: int = 0  # 0 in older logs
     late: Checkpoint | None = None  # the least violating check in the later half of its training; None in older logs
     by_stopper: bool | None = None  # whether the stopper ended it; None in older logs
+    revived: bool = False  # it is the second end of a trial that was given up: see `Revived`
     means: Mapping[int, float] = field(default_factory=dict)  # the objective after so many folds, with others to come
     notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Revived:
+    """A trial that was given up as lost had a living worker: its end is withdrawn, and the one after this holds.
+
+    It is void if the trial's configuration had begun to run again before it, and so is the end after it.
+    """
+
+    number: int
+    worker: int  # whose trial it is
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +153,7 @@ class Judged:
     value: float
     threshold: float
     at: float
+    seen: int | None = None  # the log position that it looked at; None in older logs, where it is the verdict's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +221,19 @@ class Tested:
 
 
 Event: TypeAlias = (
-    Opened | Enqueued | Asked | Reported | Told | Judged | Ended | Noted | Searched | Surveyed | Sealed | Tested
+    Opened
+    | Enqueued
+    | Asked
+    | Reported
+    | Told
+    | Revived
+    | Judged
+    | Ended
+    | Noted
+    | Searched
+    | Surveyed
+    | Sealed
+    | Tested
 )
 _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 _RENAMED = {"losses": "times_lost", "verdict": "stop_reason"}  # as the first version called them
@@ -239,7 +265,11 @@ def claim(event: Event) -> str | None:
         return f"sealed {event.certification}"
     if isinstance(event, Tested):
         return f"tested {event.certification} {event.place}"
-    return f"told {event.number}" if isinstance(event, Told) else None
+    if isinstance(event, Revived):
+        return f"revived {event.number}"
+    if isinstance(event, Told):
+        return f"told {event.number}{' revived' if event.revived else ''}"
+    return None
 
 
 def to_json(event: Event) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from fairway.engine.events import (
     Noted,
     Opened,
     Reported,
+    Revived,
     Sealed,
     Searched,
     Status,
@@ -31,6 +32,7 @@ from fairway.engine.events import (
     Told,
 )
 from fairway.engine.record import TrialRecord, named_errors
+from fairway.engine.revival import GivenUp, Lost
 from fairway.errors import StorageError
 from fairway.feasibility import Checkpoint
 from fairway.history import Columns, History
@@ -88,13 +90,13 @@ class Ledger:
     """Everything that a log says, kept up to date event by event."""
 
     def __init__(self, space: Space, problem: Problem, seed: int = 0) -> None:
-        self._space, self._problem = space, problem
+        self._space, self._problem, self._seed = space, problem, seed
         self.columns = Columns(space, problem, seed)
         self.workers = 0  # that ever joined
         self.opened: Mapping[str, Any] | None = None  # of what study this is the log
         self.courses: list[Course] = []
         self.running: dict[int, Course] = {}
-        self.queue: deque[Enqueued] = deque()
+        self.given_up: GivenUp[Course] = GivenUp()
         self.counts: dict[Status, int] = {"completed": 0, "stopped": 0, "failed": 0}
         self.last_stop = ""
         self.last_failure = ""
@@ -108,6 +110,11 @@ class Ledger:
         self.searched: list[Searched] = []  # rows that the search saw
         self.certifications: list[Certification] = []
 
+    @property
+    def queue(self) -> deque[Enqueued]:
+        """Configurations that wait to be run."""
+        return self.given_up.queue
+
     def still(self) -> Ledger:
         """A snapshot; copies only the running trials."""
         still = copy.copy(self)
@@ -115,7 +122,7 @@ class Ledger:
         still.running = {number: copy.copy(course) for number, course in self.running.items()}
         for number, course in still.running.items():
             still.courses[number] = course
-        still.queue, still.counts, still.verdicts = self.queue.copy(), dict(self.counts), list(self.verdicts)
+        still.given_up, still.counts, still.verdicts = self.given_up.still(), dict(self.counts), list(self.verdicts)
         still.certifications = [Certification(one.sealed, list(one.tests)) for one in self.certifications]
         still.terminators, still.columns = dict(self.terminators), copy.copy(self.columns)
         return still
@@ -128,6 +135,8 @@ class Ledger:
             self._asked(event)
         elif isinstance(event, Told):
             self._told(event)
+        elif isinstance(event, Revived):
+            self._revived(event)
         elif isinstance(event, Opened):
             self.workers += 1
             self.terminators[event.worker] = event.config.get("terminator")
@@ -162,9 +171,7 @@ class Ledger:
     def _asked(self, event: Asked) -> None:
         if event.number != len(self.courses):
             raise StorageError(f"the log asks for trial {event.number} where {len(self.courses)} is due: it is damaged")
-        if event.queued and not self.queue:
-            raise StorageError(f"the log takes trial {event.number} from an empty queue: it is damaged")
-        times_lost = self.queue.popleft().times_lost if event.queued else 0
+        times_lost = self.given_up.take(event).times_lost
         course = Course(event.params, event.worker, self._space.encode(event.params), event.at, times_lost)
         self.courses.append(course)
         self.running[event.number] = course
@@ -173,13 +180,14 @@ class Ledger:
     def _reported(self, event: Reported) -> None:
         if event.number >= len(self.courses):
             raise StorageError(f"the log reports for trial {event.number}, which was never asked for: it is damaged")
-        course = self.running.get(event.number)
+        course = self.running.get(event.number) or self.given_up.course(event.number)
         if course is None:
-            return  # its worker was given up, and did not know it yet
+            return
         for name, value in self._with(course, event).items():
             setattr(course, name, value)
         course.stop_reason = event.stop_reason
-        self._note_best(event.number, course)
+        if event.number in self.running:  # otherwise its worker was given up, and did not know it yet
+            self._note_best(event.number, course)
 
     def _note_best(self, number: int, course: Course) -> None:
         """Keep the best feasible checkpoint, and the one with the best objective whatever its constraints."""
@@ -199,8 +207,11 @@ class Ledger:
 
     def _told(self, event: Told) -> None:
         course = self.running.pop(event.number, None)
+        if course is None and event.revived and self.given_up.course(event.number) is not None:
+            return  # too late: its configuration ran again
         if course is None:
             raise StorageError(f"the log ends trial {event.number}, which is not running: it is damaged")
+        as_it_ran = None if event.worker == course.worker else copy.copy(course)
         course.status, course.reason, course.notes = event.status, event.reason, {**course.notes, **event.notes}
         course.ended = event.at
         older = {"means": course.means, "late": course.late, "last_step": course.last_step}  # in its reports alone
@@ -214,25 +225,45 @@ class Ledger:
         by_stopper = event.left > 0 if event.by_stopper is None else event.by_stopper
         if course.stop_reason is not None or by_stopper:
             self.last_stop = f"trial {event.number}: {event.reason}"
-        self.train_saved_ns += event.left * course.train_ns // max(course.steps, 1)
-        measured = None if event.status == "failed" else event.checkpoint
-        seconds = (course.train_ns + course.check_ns) / 1e9
-        partial = event.status == "stopped"
+        saved = event.left * course.train_ns // max(course.steps, 1)
+        self.train_saved_ns += saved
+        if as_it_ran is not None:
+            self.given_up.keep(event.number, Lost(as_it_ran, self.last_failure, saved))
+        self._append_row(event.number, course)
+
+    def _append_row(self, number: int, course: Course) -> None:
+        """Add a trial that has ended to the columns."""
         self.columns.append(
-            event.number,
+            number,
             course.x,
-            measured,
-            seconds,
-            partial=partial,
+            None if course.status == "failed" else course.checkpoint,
+            (course.train_ns + course.check_ns) / 1e9,
+            partial=course.status == "stopped",
             some=course.means,
             peak=course.peak,
             late=course.late,
             reached=course.last_step,
         )
 
+    def _revived(self, event: Revived) -> None:
+        """Take back that a trial was given up; it runs, until the event after this."""
+        number, lost = event.number, self.given_up.revive(event.number)
+        if lost is None:
+            return
+        lost.course.notes = {**lost.course.notes, **self.later.get(number, {})}
+        self.courses[number] = self.running[number] = lost.course
+        self.counts["failed"] -= 1
+        self.train_saved_ns -= lost.train_saved_ns
+        self.last_failure = "" if self.last_failure == lost.failure else self.last_failure
+        finished = self.columns.snapshot([]).number.tolist()
+        self.columns = Columns(self._space, self._problem, self._seed)
+        for other in finished:
+            if other != number:
+                self._append_row(other, self.courses[other])
+
     def summed(self, told: Told, batch: Reported | None) -> Told:
         """The end of a trial with what is known of it, once its last reports are added."""
-        course = self.courses[told.number]
+        course = self.given_up.course(told.number) or self.courses[told.number]
         known = {name: getattr(course, name) for name in _SUMS} | self._with(course, batch)
         known.pop("by_octave", None)
         stopped = course.stop_reason if batch is None else batch.stop_reason

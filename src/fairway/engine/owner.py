@@ -18,7 +18,7 @@ import numpy as np
 
 from fairway.engine.clock import Clock
 from fairway.engine.driver import Driver
-from fairway.engine.events import Asked, Ended, Enqueued, Event, Judged, Noted, Opened, Reported, Status, Told
+from fairway.engine.events import Asked, Ended, Enqueued, Event, Judged, Noted, Opened, Reported, Revived, Status, Told
 from fairway.engine.identity import Identity
 from fairway.engine.journal import Journal, read, write
 from fairway.engine.ledger import Ledger
@@ -142,14 +142,21 @@ class Owner:
             del self.running[trial.number]
             self.journal.close(trial.number)
             self.journal.follow()
+            if not written:  # given up at this moment, and perhaps to be revived
+                written = self._tell(trial.number, status, reason, notes=driver.notes)
+                self.journal.follow()
             driver.status = self.ledger.courses[trial.number].status
-        return written
+        return written and driver.status == status
 
     def tell_for(self, told: Told, rows: Reported | None) -> bool:
         """Write that a further worker's trial ended, with its last reports; False if somebody else was first."""
         with self.lock:
+            self.journal.follow()
             written = self._write(told, rows)
             self.journal.follow()
+            if not written:
+                written = self._write(told, None)
+                self.journal.follow()
         return written
 
     def give_up(self, number: int, reason: str, *, retry: int) -> bool:
@@ -193,13 +200,17 @@ class Owner:
         return written
 
     def _write(self, told: Told, rows: Reported | None, then: Sequence[Event] = ()) -> bool:
-        """Write a trial's end with the sums of its reports, and the last of them before it."""
-        told = self.ledger.summed(told, rows)
-        if rows is None:
-            return self.journal.append(told, *then)
-        written = self.journal.append(rows, told, *then)
-        if not written:  # what was ruled on is part of the log all the same
-            self.journal.append(rows)
+        """Write a trial's end with the sums of its reports, and the last of them before it.
+
+        One that was given up, and has not run again since, is revived first.
+        """
+        kept: list[Event] = [] if rows is None else [rows]
+        before = []
+        if self.ledger.given_up.may_revive(told):
+            told, before = replace(told, revived=True), [Revived(told.number, told.worker, told.at)]
+        written = self.journal.append(*before, *kept, self.ledger.summed(told, rows), *then)
+        if not written and kept:  # what was ruled on is part of the log all the same
+            self.journal.append(*kept)
         return written
 
     # Further workers
@@ -231,7 +242,7 @@ class Owner:
             return None
         try:
             with self.lock:
-                history = self.ledger.history()
+                history, seen = self.ledger.history(), self.journal.position
                 last = next((said for said in reversed(self.ledger.verdicts) if self._is_mine(said)), None)
             if last is not None and len(history) < last.finished + terminator.pause(last.finished):
                 return None
@@ -240,7 +251,7 @@ class Owner:
                 raise UsageError(f"{terminator!r} said {verdict!r}: a Verdict(stop, reason, ...) is expected")
             reason = str(verdict.reason) or "the terminator said so"
             verdict = Verdict(bool(verdict.stop), reason, float(verdict.value), float(verdict.threshold))
-            self.journal.append(Judged(self.referee.worker, len(history), *verdict, self.clock.at()))
+            self.journal.append(Judged(self.referee.worker, len(history), *verdict, self.clock.at(), seen))
             self.journal.follow()
         finally:
             self._judging.release()

@@ -73,11 +73,13 @@ def _judge_again(events: Sequence[Event], result: Verification) -> None:
     first = next(iter(identities.values()), None)
     if first is None:
         return
-    ledger = Ledger(first.space, first.problem, first.seed or 0)
-    for event in events:
-        ledger.replay(event)
-        if not isinstance(event, Judged):
-            continue
+    ledger, replayed = Ledger(first.space, first.problem, first.seed or 0), 0
+    said = [(i, event) for i, event in enumerate(events) if isinstance(event, Judged)]
+    looked = [(i if event.seen is None else min(event.seen, i), event) for i, event in said]
+    for seen, event in sorted(looked, key=lambda one: one[0]):
+        while replayed < seen:
+            ledger.replay(events[replayed])
+            replayed += 1
         if event.worker not in identities:
             raise StorageError(f"the log has a verdict of worker {event.worker}, who never joined: it is damaged")
         terminator = identities[event.worker].terminator
@@ -96,6 +98,8 @@ def _judge_again(events: Sequence[Event], result: Verification) -> None:
         wrong = f"after {event.finished} trials: {event.reason}; judged again: {verdict.reason}"
         result.rulings += 1
         result.expect(holds=same, otherwise=wrong)
+    for other in events[replayed:]:
+        ledger.replay(other)
 
 
 def _certify_again(events: Sequence[Event], result: Verification) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from fairway.checks import is_number
 from fairway.engine.events import Status
@@ -16,7 +18,7 @@ from fairway.problem import Problem
 
 def evaluate(function: Callable[[Trial], Any], trial: Trial) -> tuple[Status, str]:
     """Run a function on a trial to its end: how it ended, and why."""
-    result, metrics = function(trial), trial.problem.metrics
+    result, metrics = _call(function, trial), trial.problem.metrics
     if trial.last_step or trial.stopped:
         if result is not None and is_measured(trial.problem, result):
             raise UsageError(
@@ -34,6 +36,33 @@ def evaluate(function: Callable[[Trial], Any], trial: Trial) -> tuple[Status, st
     raise UsageError(
         f"the function returned {result!r}: a dict with {', '.join(metrics)} is expected, or reports on the way"
     )
+
+
+def _call(function: Callable[[Trial], Any], trial: Trial) -> Any:
+    """What the function returns; a child that it forked ends where the function ends, and runs no more trials."""
+    process = os.getpid()
+    try:
+        result = function(trial)
+    except BaseException as error:
+        if os.getpid() != process:
+            _end_child(error)
+        raise
+    if os.getpid() != process:
+        _end_child(None)
+    return result
+
+
+def _end_child(error: BaseException | None) -> NoReturn:
+    """End a forked process as Python would end it, but without what belongs to its parent."""
+    code = 0 if error is None else 1
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        code = error.code or 0
+    elif error is not None:
+        traceback.print_exception(error)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os._exit(code & 0xFF)
 
 
 def is_measured(problem: Problem, result: Any) -> bool:

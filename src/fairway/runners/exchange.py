@@ -19,7 +19,7 @@ from typing import Any
 from fairway.engine.durability import NEWS_SECONDS
 from fairway.engine.events import Reported
 from fairway.engine.owner import Owner
-from fairway.runners.worker import Done, News, Reports
+from fairway.runners.worker import Checking, Done, News, Reports
 
 
 class Line:
@@ -27,7 +27,7 @@ class Line:
 
     def __init__(self, connection: Connection, worker: int) -> None:
         self.worker = worker
-        self.inbox: queue.SimpleQueue[Done | BaseException | None] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[Checking | Done | BaseException | None] = queue.SimpleQueue()
         self._connection = connection
         self._sending = threading.Lock()
         self._outgoing = select.poll()
@@ -102,9 +102,9 @@ class Exchange:
                         line.inbox.put(error)
 
     def hear(self, lines: Sequence[Line]) -> None:
-        """Write what lines report, then tell their hands which trials are done."""
+        """Write what lines report, then tell their hands which trials are done, or check something."""
         reported: list[Reported] = []
-        done: list[tuple[Line, Done]] = []
+        said: list[tuple[Line, Checking | Done]] = []
         for line in lines:
             try:
                 messages = line.receive()
@@ -116,10 +116,10 @@ class Exchange:
                 if isinstance(message, Reports):
                     reported += message.events
                 else:
-                    done.append((line, message))
+                    said.append((line, message))
         if reported:
             self._journal.append(*reported)
-        for line, message in done:
+        for line, message in said:
             line.inbox.put(message)
 
     def pass_on(self, lines: Iterable[Line]) -> None:

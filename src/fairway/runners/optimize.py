@@ -14,6 +14,7 @@ from fairway.engine.owner import Owner
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.runners.evaluate import describe, evaluate
+from fairway.runners.limits import Watch, speaking_up
 from fairway.runners.progress import show
 from fairway.runners.run import Hand, Outcome, Run, write_down
 
@@ -57,7 +58,8 @@ def run(
             this.hands = [RayHand(owner, this, exchange, cluster) for _ in range(workers)]
         else:
             this.hands = [ProcessHand(owner, this, exchange, packed, workers) for _ in range(workers)]
-    with show(owner, this.trials, progress):
+    waiting = speaking_up(this.waits) if this.limits.are_set else contextlib.nullcontext()
+    with show(owner, this.trials, progress, waits=this.waits), waiting:
         try:
             if len(this.hands) == 1 and backend is None:
                 this.work(this.hands[0])
@@ -77,13 +79,14 @@ class LocalHand(Hand):
     def __init__(self, owner: Owner, this: Run, function: Callable[[Trial], Any]) -> None:
         self._owner, self._run, self._function = owner, this, function
         self._trial: Trial | None = None
+        self._watch: Watch | None = None
 
     def run_one(self) -> Outcome:
         owner, this, trial = self._owner, self._run, None
         try:
             with uninterrupted():
                 self._trial = trial = owner.ask()
-                trial.driver.expire(*this.left())
+                self._limit(trial)
                 if this.ending:  # that came while the trial was asked for
                     self.cut()
             status, reason = evaluate(self._function, trial)
@@ -101,7 +104,24 @@ class LocalHand(Hand):
             if this.ending:
                 return Outcome(trial.number, failed=True)
             return Outcome(trial.number, failed=True, error=error, caught=isinstance(error, this.catch))
+        finally:
+            self._watch = None
         return Outcome(trial.number, failed=trial.status == "failed")
+
+    def _limit(self, trial: Trial) -> None:
+        """Have the trial's reports keep to the limits, and watch what they cannot end."""
+        limits, driver = self._run.limits, trial.driver
+        allowance = limits.allow()
+        driver.expire(allowance.seconds, allowance.reason)
+        if limits.are_set:
+            self._watch = limits.watch(allowance)
+            driver.limit_checks(allowance.check_seconds)
+            driver.on_check = self._watch.note_check
+
+    def waits(self) -> str:
+        """That its trial is past its time, and what it does."""
+        watch, trial = self._watch, self._trial
+        return "" if watch is None or trial is None else watch.waits(trial.number)
 
     def cut(self) -> None:
         """End the trial at its next report."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from fairway.engine.owner import Owner
@@ -17,10 +17,13 @@ _SHOWN = 16  # running trials, at most
 
 
 @contextmanager
-def show(owner: Owner, trials: int | None, wanted: bool | None) -> Iterator[None]:
+def show(
+    owner: Owner, trials: int | None, wanted: bool | None, *, waits: Callable[[], Sequence[str]] = tuple
+) -> Iterator[None]:
     """Show progress during the block: live lines in a terminal, a plain line every few seconds elsewhere.
 
-    `trials` is the number that this run will make; `wanted=None` means only in a terminal.
+    `trials` is the number that this run will make; `wanted=None` means only in a terminal. `waits` says what it waits
+    for past the time.
     """
     terminal = sys.stderr is not None and sys.stderr.isatty()
     if wanted is False or sys.stderr is None or (wanted is None and not terminal):
@@ -28,8 +31,9 @@ def show(owner: Owner, trials: int | None, wanted: bool | None) -> Iterator[None
         return
     begun, before = time.monotonic(), _finished(owner)
 
-    def lines() -> list[str]:
-        return [shown(line) for line in describe(owner, trials, time.monotonic() - begun, before=before)]
+    def lines(most: int | None = None) -> list[str]:
+        told = describe(owner, trials, time.monotonic() - begun, before=before)[:most]
+        return [shown(line) for line in (*told, *waits())]
 
     if terminal:
         from rich.console import Console  # noqa: PLC0415 - only where something is shown
@@ -48,7 +52,7 @@ def show(owner: Owner, trials: int | None, wanted: bool | None) -> Iterator[None
         over = False
         while not over:
             over = done.wait(_PLAIN_SECONDS)
-            sys.stderr.write(" | ".join(lines()[:2]) + "\n")
+            sys.stderr.write(" | ".join(lines(2)) + "\n")
             sys.stderr.flush()
 
     printer = threading.Thread(target=print_lines, daemon=True)

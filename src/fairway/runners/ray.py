@@ -13,10 +13,11 @@ import re
 import secrets
 import signal
 import socket
+import struct
 import time
 from collections.abc import Mapping
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import Any
 
 from fairway.checks import is_number
@@ -35,6 +36,8 @@ except ImportError:
 
 _CALL_SECONDS = 3.0  # for a cluster to answer at its address
 _ROOM_SECONDS = 10.0  # before a warning that a worker waits for room
+_ACCEPT_SECONDS = 60.0  # for an owner to connect, which knows the address by then
+_PROOF_SECONDS = 5.0  # for a peer to prove that it knows the key
 _SILENT_MS = 30_000  # before a peer that acknowledges nothing counts as dead
 _OPTIONS = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 
@@ -123,11 +126,10 @@ class RayHand(RemoteHand):
             raise StudyFailed(f"a Ray worker could not be started ({_how(error)})") from error
         self._serving = self._actor.serve.remote(self._cluster.function)
         try:
-            connection: Connection = Client(address, authkey=key)
+            line = socket.create_connection(address, _CALL_SECONDS)
+            return _proven(line, key, asks_first=False)
         except AuthenticationError as error:
             raise StudyFailed(f"somebody else answers at {address} ({error})") from error
-        _tune(connection)
-        return connection
 
     def _is_gone(self) -> bool:
         return self._serving is None or bool(ray.wait([self._serving], timeout=0)[0])
@@ -173,24 +175,48 @@ class _Actor:
 
     def listen(self) -> tuple[str, int]:
         """Listen for the owner at an address of this machine that the cluster knows."""
-        self._listener = Listener((ray.util.get_node_ip_address(), 0), authkey=self._key)
-        host, port = self._listener.address
+        self._listener = socket.create_server((ray.util.get_node_ip_address(), 0))
+        host, port = self._listener.getsockname()
         return str(host), int(port)
 
     def serve(self, function: bytes) -> None:
         """Run trials until the owner has no more."""
         with self._listener:
-            while True:
-                with contextlib.suppress(AuthenticationError, OSError, EOFError):  # of a stranger
-                    connection = self._listener.accept()
-                    break
-        _tune(connection)
+            connection = accept(self._listener, self._key)
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             worker.serve(connection, function, alone=False)
         finally:
             signal.signal(signal.SIGTERM, before)
             connection.close()
+
+
+def accept(listener: socket.socket, key: bytes, seconds: float = _ACCEPT_SECONDS) -> Connection:
+    """The first connection of somebody who knows the key; strangers are sent away, and nobody is waited for long."""
+    deadline = time.monotonic() + seconds
+    while True:
+        listener.settimeout(max(deadline - time.monotonic(), 0.001))
+        try:
+            line, _ = listener.accept()
+        except TimeoutError:
+            raise TimeoutError(f"no owner connected within {seconds:g} s") from None
+        with contextlib.suppress(AuthenticationError, OSError, EOFError):  # of a stranger
+            return _proven(line, key, asks_first=True)
+
+
+def _proven(line: socket.socket, key: bytes, *, asks_first: bool) -> Connection:
+    """A connection both of whose sides have proved that they know the key."""
+    line.settimeout(None)
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(_PROOF_SECONDS), 0))
+    connection = Connection(line.detach())
+    try:
+        for prove in (deliver_challenge, answer_challenge) if asks_first else (answer_challenge, deliver_challenge):
+            prove(connection, key)
+        _tune(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _socket(connection: Connection) -> socket.socket:
@@ -201,6 +227,7 @@ def _socket(connection: Connection) -> socket.socket:
 def _tune(connection: Connection) -> None:
     """Send small messages at once; notice a machine that vanished silently."""
     with _socket(connection) as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):

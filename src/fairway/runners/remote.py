@@ -26,10 +26,12 @@ from fairway.engine.durability import NEWS_SECONDS
 from fairway.engine.owner import Owner
 from fairway.engine.referee import Referee
 from fairway.errors import StudyFailed, UsageError
+from fairway.runners import limits
 from fairway.runners.evaluate import describe
 from fairway.runners.exchange import Exchange, Line
-from fairway.runners.run import Hand, Outcome, Run, write_down
-from fairway.runners.worker import Begin, Done, Work
+from fairway.runners.limits import Watch
+from fairway.runners.run import Hand, Outcome, Run, logger, write_down
+from fairway.runners.worker import Begin, Checking, Done, Work
 from fairway.seeds import trial_seed
 
 _LOOK_SECONDS = 1.0  # between looks whether a silent worker lives
@@ -126,25 +128,30 @@ class RemoteHand(Hand):
         return True
 
     def run_one(self) -> Outcome:
-        """Run a trial to its end, or until its worker dies."""
-        seconds, overtime = self._run.left()
+        """Run a trial to its end, until its worker dies, or until it must be killed."""
         asked = self._owner.assign(self._worker)
-        number, line = asked.number, self._line
+        number, line, allowance = asked.number, self._line, self._run.limits.allow()
         assert line is not None
         try:
-            line.send(Begin(number, dict(asked.params), trial_seed(self._owner.seed, number), seconds, overtime))
+            line.send(Begin(number, dict(asked.params), trial_seed(self._owner.seed, number), *allowance))
+            watch = self._run.limits.watch(allowance)
             while not self._run.ending:
-                message: Done | BaseException | None
+                left = self._seconds_left(number, watch)
+                if left <= 0:
+                    return self._kill(number, watch)
+                message: Checking | Done | BaseException | None
                 try:
-                    message = line.inbox.get(timeout=_LOOK_SECONDS)
+                    message = line.inbox.get(timeout=min(left, _LOOK_SECONDS))
                 except queue.Empty:  # a child of the worker may still hold the connection of a dead one
                     message = EOFError() if self._is_gone() else None
                 if isinstance(message, Done):
                     return self._finish(line, message)
-                if message is not None:
+                if isinstance(message, Checking):
+                    watch.note_check(message.metric)
+                elif message is not None:
                     raise message  # noqa: TRY301 - as if it had been raised here
         except (EOFError, OSError):
-            retry = 0 if self._run.ending else self._run.retry
+            retry = 0 if self._run.ending else self._run.retry_lost
             again = self._owner.give_up(number, f"lost its worker ({self._bury()})", retry=retry)
             self._owner.dismiss(self._worker)  # not before: nobody else may find its trial lost
             return Outcome(number, failed=True, again=again)
@@ -154,6 +161,24 @@ class RemoteHand(Hand):
         self._owner.give_up(number, self._run.ending, retry=0)
         self.close()
         return Outcome(number, failed=True)
+
+    def _seconds_left(self, number: int, watch: Watch) -> float:
+        """The seconds before the worker of a trial past its time is killed: a grace, or two of its steps."""
+        course = self._owner.ledger.courses[number]
+        step = (course.train_ns + course.check_ns) / 1e9 / max(course.steps, 1)
+        return max(limits.GRACE_SECONDS, 2 * step) - watch.overdue()[0]
+
+    def _kill(self, number: int, watch: Watch) -> Outcome:
+        """End a trial that is past its time with its worker, which may clean up for a moment."""
+        overdue, why = watch.overdue()
+        with contextlib.suppress(OSError):
+            self._interrupt()
+        self._bury()
+        reason, over = f"{why}; its worker was killed {overdue:.2g} s later", self._run.limits.are_over
+        again = self._owner.give_up(number, reason, retry=0 if over else self._run.retry_late)
+        self._owner.dismiss(self._worker)
+        logger.warning("trial %d failed: %s", number, reason)
+        return Outcome(number, failed=True, again=again, cut=over)
 
     def _finish(self, line: Line, done: Done) -> Outcome:
         written = self._owner.tell_for(done.told, done.rows)
@@ -166,7 +191,7 @@ class RemoteHand(Hand):
             except Exception:  # noqa: BLE001 - it was made of something that exists only there
                 error = RuntimeError(done.told.reason)
             error.__cause__ = _RemoteTraceback(f"in {self.kind}\n{done.trace}")
-        failed = not written or done.told.status == "failed"
+        failed = self._owner.ledger.courses[done.told.number].status == "failed"
         return Outcome(done.told.number, failed=failed, error=error, caught=done.caught)
 
     def close(self) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from fairway.checks import positive, whole
+from fairway.checks import whole
 from fairway.engine.owner import Owner
 from fairway.errors import FairwayError, SpaceExhausted, StudyFailed, UsageError
 from fairway.runners.evaluate import describe
+from fairway.runners.limits import Limits
 
 logger = logging.getLogger("fairway")
 
@@ -26,6 +26,7 @@ class Outcome(NamedTuple):
     error: BaseException | None = None
     caught: bool = False  # the error fails its trial and not the run
     again: bool = False  # lost with its worker, and to be tried again
+    cut: bool = False  # ended because the run was over, which says nothing of the function
 
 
 class Hand(Protocol):
@@ -37,6 +38,10 @@ class Hand(Protocol):
 
     def run_one(self) -> Outcome:
         """Run a trial to its end."""
+
+    def waits(self) -> str:
+        """That a trial is past its time and cannot be ended, in a sentence; empty if none is."""
+        return ""
 
     def cut(self) -> None:
         """End the running trial soon: the run ends early."""
@@ -80,22 +85,22 @@ class Run:
         trials: int | None,
         timeout: float | None,
         trial_timeout: float | None,
-        retry: int,
+        check_timeout: float | None,
+        retry: int | None,
         catch: type[Exception] | tuple[type[Exception], ...],
     ) -> None:
         if trials is None and timeout is None:
             raise UsageError("optimize: say when to end, with trials=, timeout= or both")
         self.trials = None if trials is None else whole(trials, "trials")
-        self._timeout = positive(math.inf if timeout is None else timeout, "timeout", what="number of seconds")
-        each = math.inf if trial_timeout is None else trial_timeout
-        self._trial_timeout = positive(each, "trial_timeout", what="number of seconds")
-        self.retry = whole(retry, "retry", least=0)
+        clock = owner.clock.ns
+        self.limits = Limits(clock, timeout=timeout, trial_timeout=trial_timeout, check_timeout=check_timeout)
+        asked = None if retry is None else whole(retry, "retry", least=0)
+        self.retry_lost = 1 if asked is None else asked  # how often a trial is tried again that lost its worker
+        self.retry_late = asked or 0  # or that was killed past its time
         self.catch = catch if isinstance(catch, tuple) else (catch,)
         if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in self.catch):
             raise UsageError(f"catch={catch!r}: an exception class or a tuple of them is expected")
         self._owner = owner
-        self._clock = owner.clock.ns
-        self._end = self._clock() + self._timeout * 1e9
         self._lock = threading.Lock()
         self._begun = self._done = self._failed = 0
         self._exhausted = ""  # that there is nothing left to try
@@ -127,14 +132,9 @@ class Run:
         for hand in self.hands:
             hand.cut()
 
-    def left(self) -> tuple[float, str]:
-        """The seconds that a trial may take if it begins now, and why it ends after them."""
-        each = self._trial_timeout
-        return min(((self._end - self._clock()) / 1e9, self._overtime), (each, f"longer than trial_timeout={each:g} s"))
-
-    @property
-    def _overtime(self) -> str:
-        return f"the timeout of {self._timeout:g} s has passed"
+    def waits(self) -> list[str]:
+        """What it waits for past the time, in sentences."""
+        return [sentence for hand in self.hands if (sentence := hand.waits())]
 
     @property
     def reason(self) -> str:
@@ -142,13 +142,13 @@ class Run:
         done = ""
         if self._done == self.trials:
             done = "1 trial was run" if self.trials == 1 else f"{self.trials} trials were run"
-        return self.ending or self._judge.reason or done or self._exhausted or self._overtime
+        return self.ending or self._judge.reason or done or self._exhausted or self.limits.overtime
 
     @property
     def continues(self) -> bool:
         """Whether there is, as far as is known now, another trial to run."""
         over = self.ending or self._exhausted or self._judge.reason
-        return not over and self._begun != self.trials and self._clock() < self._end
+        return not over and self._begun != self.trials and not self.limits.are_over
 
     def _take(self) -> bool:
         """Whether there is another trial to run; then it is taken."""
@@ -172,6 +172,7 @@ class Run:
             counts = self._owner.counts
             succeeded = counts["completed"] + counts["stopped"] > 0
             hopeless = self._failed == self._done and (self._failed == _HOPELESS or self._done == self.trials)
+            hopeless = hopeless and not succeeded and not outcome.cut
             failed = self._failed
         if not outcome.failed:
             self._judge.ask(self._owner)
@@ -182,7 +183,7 @@ class Run:
                 raise error
             logger.warning("trial %d failed: %s", outcome.number, describe(error))
             logger.debug("where trial %d failed", outcome.number, exc_info=error)
-        if hopeless and not succeeded and not self.ending:
+        if hopeless and not self.ending:
             how = "1 trial failed" if failed == 1 else f"{failed} trials failed"
             why = self._owner.ledger.courses[outcome.number].reason
             raise StudyFailed(f"{how} and none succeeded; the last one: {why}") from error

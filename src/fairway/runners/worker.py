@@ -3,12 +3,13 @@
 One thread sends, another receives, and neither holds the referee while it waits for the other side: so the training
 loop and the exchange never block each other. After the referee and the function, the messages to a worker are `Begin`,
 `News`, a bool (the end of its trial is in the log, unless another worker was first) and None (no more trials). Those
-from a worker are a string (why it cannot start; empty if it can), `Reports` and `Done`.
+from a worker are a string (why it cannot start; empty if it can), `Reports`, `Checking` and `Done`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pickle
 import queue
@@ -46,6 +47,7 @@ class Begin(NamedTuple):
     seed: int
     seconds: float
     overtime: str
+    check_seconds: float  # that a check may take; if that is limited, the owner hears of each one
 
 
 class News(NamedTuple):
@@ -59,6 +61,12 @@ class Reports(NamedTuple):
     """What a worker has reported since the last ones."""
 
     events: list[Reported]
+
+
+class Checking(NamedTuple):
+    """A worker's trial calls a constraint; an empty name says that the call is over."""
+
+    metric: str
 
 
 class Done(NamedTuple):
@@ -101,6 +109,7 @@ def serve(connection: Connection, function: bytes, *, alone: bool) -> None:
 class _Worker:
     def __init__(self, connection: Connection, referee: Referee, work: Work, *, alone: bool) -> None:
         self._connection, self._referee, self._alone = connection, referee, alone
+        self._sending = threading.Lock()
         self._function, self._catch = work
         self._batch: Batch | None = None  # of the trial that runs
         self._over = False  # nobody listens any more
@@ -126,6 +135,9 @@ class _Worker:
         clock, referee = WallClock(), self._referee
         driver = Driver(begin.number, referee, clock)
         driver.expire(begin.seconds, begin.overtime)
+        if begin.check_seconds < math.inf:
+            driver.limit_checks(begin.check_seconds)
+            driver.on_check = self._tell_check
         trial = Trial(begin.number, begin.params, seed=begin.seed, driver=driver)
         self._batch = driver.batch
         status: Status
@@ -144,6 +156,11 @@ class _Worker:
         self._done.put(Done(rows, told, error, trace, caught))
         return told
 
+    def _tell_check(self, metric: str) -> None:
+        """Say at once what is called: it may hold Python's lock, and then no thread of this process says anything."""
+        with contextlib.suppress(OSError), self._sending:
+            self._connection.send(Checking(metric))
+
     def _drain(self) -> None:
         """Queue the rows of the running trial for sending, with what the referee had seen when it ruled on them."""
         with self._referee.lock:
@@ -161,10 +178,11 @@ class _Worker:
                 self._drain()
                 events, self._events = self._events, []
             try:
-                if events:
-                    self._connection.send(Reports(events))
-                if done is not None:
-                    self._connection.send(done)
+                with self._sending:
+                    if events:
+                        self._connection.send(Reports(events))
+                    if done is not None:
+                        self._connection.send(done)
             except OSError:
                 return
 

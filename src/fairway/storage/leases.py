@@ -1,28 +1,34 @@
 """Which workers of a stored study live: each shows a sign of life every few seconds, in a table of its own.
 
-A worker whose process was killed on this machine is known to be lost at once, before its lease runs out.
+On one machine the process itself tells: while it exists its workers live, even if it is stopped or holds Python's lock,
+and when it is gone they are lost at once. A worker of another machine lives while its connection to the database does
+(`Session`), or while its last sign of life is young.
 """
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import os
-import socket
 import time
-import uuid
+import weakref
 from collections.abc import Collection
-from functools import cache
-from pathlib import Path
 
 import sqlalchemy as sa
 
+from fairway.errors import FairwayError
 from fairway.storage import schema
 from fairway.storage.access import Access
+from fairway.storage.processes import began, machine
+from fairway.storage.sessions import Session
 
 BEAT_SECONDS = 3.0
 """How often a worker shows that it lives."""
 
 LEASE_SECONDS = 30.0
-"""A worker that was not heard of for so long has lost its trials."""
+"""A worker of another machine that was not heard of for so long has lost its trials."""
+
+_SINCE = " since "  # between the machine and the start of the process, in the column `machine`
 
 
 class SqlLeases:
@@ -31,18 +37,24 @@ class SqlLeases:
     def __init__(self, access: Access, study: int) -> None:
         self._access, self._study = access, study
         self._attended: list[int] = []  # workers of this process
+        self._session = None if access.is_sqlite else Session(access, study)  # SQLite is for one machine
         self._renewed = time.monotonic()
+        end = weakref.finalize(self, _farewell, access, study, self._attended, os.getpid())
+        end.atexit = False  # a process that is gone has no living workers
 
     def attend(self, worker: int) -> None:
-        mine = {"study": self._study, "worker": worker, "machine": machine(), "process": os.getpid()}
+        process = os.getpid()
+        where = machine() + _SINCE + (began(process) or "")
+        mine = {"study": self._study, "worker": worker, "machine": where, "process": process}
         with self._access.writing() as connection:
             connection.execute(schema.worker.insert().values(**mine, beat=self._access.now))
         self._attended.append(worker)
+        self._hold()
 
     def leave(self, worker: int) -> None:
         self._attended.remove(worker)
-        with self._access.writing() as connection:
-            connection.execute(schema.worker.delete().where(self._of([worker])))
+        self._hold()
+        _leave(self._access, self._study, [worker])
 
     def renew(self) -> None:
         """Renew the leases of this process's workers, every few seconds."""
@@ -50,47 +62,53 @@ class SqlLeases:
             return
         self._renewed = time.monotonic()
         with self._access.writing() as connection:
-            connection.execute(schema.worker.update().where(self._of(self._attended)).values(beat=self._access.now))
+            beat = schema.worker.update().where(_of(self._study, self._attended))
+            connection.execute(beat.values(beat=self._access.now))
+        self._hold()
+
+    def _hold(self) -> None:
+        if self._session is not None:
+            self._session.hold(self._attended)
 
     def lost(self, workers: Collection[int]) -> set[int]:
         """Those that left, whose process is gone, if it was on this machine, or whose last sign of life is too old."""
         columns = schema.worker.c
         age = self._access.now - columns.beat
-        query = sa.select(columns.worker, columns.machine, columns.process, age).where(self._of(workers))
+        query = sa.select(columns.worker, columns.machine, columns.process, age).where(_of(self._study, workers))
         with self._access.reading() as connection:
-            alive = {
-                worker
-                for worker, where, process, age in connection.execute(query)
-                if age <= LEASE_SECONDS and (where != machine() or is_running(process))
-            }
+            rows = connection.execute(query).all()
+            connected = set() if self._session is None else self._session.holds(connection)
+        alive = {worker for worker, *row in rows if _lives(*row, connected=worker in connected)}
         return set(workers) - alive
 
-    def _of(self, workers: Collection[int]) -> sa.ColumnElement[bool]:
-        return (schema.worker.c.study == self._study) & schema.worker.c.worker.in_(workers)
+
+def _lives(where: str, process: int, age: float, *, connected: bool) -> bool:
+    """Whether a worker lives, of a process on some machine, so many seconds after its last sign of life."""
+    place, _, start = where.partition(_SINCE)
+    if place != machine():
+        return connected or age <= LEASE_SECONDS
+    found = began(process)
+    if found and start:
+        return found == start
+    return found is not None and age <= LEASE_SECONDS  # it may be another process of the same number
 
 
-@cache
-def machine() -> str:
-    """This machine, boot and process namespace: where process numbers mean the same."""
-    parts = [socket.gethostname(), f"{uuid.getnode():x}"]
-    try:
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
-        parts.append(str(Path("/proc/self/ns/pid").readlink()))
-    except OSError:  # not Linux
-        pass
-    return " ".join(parts)
+def _of(study: int, workers: Collection[int]) -> sa.ColumnElement[bool]:
+    return (schema.worker.c.study == study) & schema.worker.c.worker.in_(workers)
 
 
-def is_running(process: int) -> bool:
-    """Whether there is such a process here.
+def _leave(access: Access, study: int, workers: Collection[int]) -> None:
+    with access.writing() as connection:
+        connection.execute(schema.worker.delete().where(_of(study, workers)))
 
-    >>> is_running(os.getpid())
-    True
-    """
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it is there, and somebody else's
-        return True
-    return True
+
+def _farewell(access: Access, study: int, workers: list[int], process: int) -> None:
+    """Nobody uses these leases any more, though the process lives: in a thread, as this may come at any moment."""
+
+    def leave() -> None:
+        with contextlib.suppress(FairwayError):  # the database may be gone
+            _leave(access, study, workers)
+
+    if workers and os.getpid() == process:  # not in a child, where they are the parent's
+        with contextlib.suppress(RuntimeError):  # the interpreter ends
+            _thread.start_new_thread(leave, ())  # not `threading`, whose locks may be held at this moment

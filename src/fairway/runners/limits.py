@@ -1,0 +1,140 @@
+"""How long a run, each of its trials and each check may take, and what is said of one that takes longer.
+
+A trial past its time is asked first: its next report says stop. A worker elsewhere that does not listen is killed after
+a grace. In this process nothing can be killed, so the run says what it waits for.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from fairway.checks import positive
+from fairway.engine.driver import slow_check
+
+logger = logging.getLogger("fairway")
+
+GRACE_SECONDS = 5.0
+"""For a trial that is past its time to report, before its worker is killed; or two of its steps, if that is longer."""
+
+_NOTICE_SECONDS = 1.0  # past the time, before it is said that the run waits
+_LOOK_SECONDS = 0.2  # between looks whether it does
+
+
+class Allowance(NamedTuple):
+    """The seconds that a trial may take, why it ends after them, and the seconds for each of its checks."""
+
+    seconds: float
+    reason: str
+    check_seconds: float
+
+
+class Limits:
+    """The times of one run."""
+
+    def __init__(
+        self,
+        clock: Callable[[], int],
+        *,
+        timeout: float | None,
+        trial_timeout: float | None,
+        check_timeout: float | None,
+    ) -> None:
+        self._clock = clock
+        self._timeout = _seconds(timeout, "timeout")
+        self._trial_timeout = _seconds(trial_timeout, "trial_timeout")
+        self._check_timeout = _seconds(check_timeout, "check_timeout")
+        self._end = clock() + self._timeout * 1e9
+
+    @property
+    def are_set(self) -> bool:
+        """Whether there are any."""
+        return min(self._timeout, self._trial_timeout, self._check_timeout) < math.inf
+
+    @property
+    def are_over(self) -> bool:
+        """Whether the run's own time has passed."""
+        return self._clock() >= self._end
+
+    @property
+    def overtime(self) -> str:
+        """The sentence for a run whose time has passed."""
+        return f"the timeout of {self._timeout:g} s has passed"
+
+    def allow(self) -> Allowance:
+        """What a trial may take that begins now."""
+        each = self._trial_timeout
+        run, trial = ((self._end - self._clock()) / 1e9, self.overtime), (each, f"longer than trial_timeout={each:g} s")
+        return Allowance(*min(run, trial), self._check_timeout)
+
+    def watch(self, allowance: Allowance) -> Watch:
+        """The watch over a trial that begins now."""
+        return Watch(self._clock, allowance)
+
+
+class Watch:
+    """The time of one running trial, and what it does with it."""
+
+    def __init__(self, clock: Callable[[], int], allowance: Allowance) -> None:
+        self._clock, self._allowance, self._began = clock, allowance, clock()
+        self._check: tuple[str, int] | None = None  # the constraint that it checks, and since when
+
+    def note_check(self, metric: str) -> None:
+        """A check of this constraint begins; empty: it has ended."""
+        self._check = (metric, self._clock()) if metric else None
+
+    @property
+    def doing(self) -> str:
+        """What the trial does now."""
+        check = self._check
+        return f"its check of {check[0]!r}" if check is not None else "its training, which reports nothing"
+
+    def overdue(self) -> tuple[float, str]:
+        """By how many seconds the trial, or its check, is past its time (less than 0: it is not), and why."""
+        now, check = self._clock(), self._check
+        late = (now - self._began) / 1e9 - self._allowance.seconds, self._allowance.reason
+        if check is None:
+            return late
+        metric, began = check
+        limit = self._allowance.check_seconds
+        return max(late, ((now - began) / 1e9 - limit, slow_check(metric, limit)))
+
+    def waits(self, number: int) -> str:
+        """That the run waits for a trial that is past its time, and for what; empty while it is not."""
+        seconds, why = self.overdue()
+        if seconds < _NOTICE_SECONDS:
+            return ""
+        return (
+            f"trial {number} is past its time ({why}): the run waits for {self.doing}, "
+            "and cannot end it in this process; with backend='process' it can"
+        )
+
+
+@contextmanager
+def speaking_up(waits: Callable[[], Sequence[str]]) -> Iterator[None]:
+    """Log during the block what the run waits for, each sentence once."""
+    done = threading.Event()
+
+    def look() -> None:
+        said: set[str] = set()
+        while not done.wait(_LOOK_SECONDS):
+            for sentence in waits():
+                if sentence not in said:
+                    said.add(sentence)
+                    logger.warning("%s", sentence)
+
+    looking = threading.Thread(target=look, name="fairway limits", daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        done.set()
+        looking.join()
+
+
+def _seconds(given: float | None, name: str) -> float:
+    return positive(math.inf if given is None else given, name, what="number of seconds")

@@ -1,0 +1,55 @@
+"""Which process is which: a number is used again, on this machine and in the next container."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def machine() -> str:
+    """This machine, boot and process namespace: where process numbers mean the same."""
+    parts = [socket.gethostname(), f"{uuid.getnode():x}"]
+    try:
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    except OSError:  # not Linux
+        pass
+    return " ".join(parts)
+
+
+def began(process: int) -> str | None:
+    """When a process of this machine began, which tells it from others of its number; None if there is none.
+
+    Empty where that cannot be known: without /proc and without psutil, or of somebody else's process.
+
+    >>> began(os.getpid()) == began(os.getpid()), began(2**22 + 1)
+    (True, None)
+    """
+    try:
+        state, *rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return None if state in "ZX" else rest[18]  # a zombie is over; the 22nd field is the start, in ticks after boot
+    except (OSError, IndexError, ValueError):
+        return _began_elsewhere(process)
+
+
+def _began_elsewhere(process: int) -> str | None:
+    """The same without /proc."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return None
+    except (OSError, OverflowError):  # it is there, and somebody else's
+        return ""
+    try:
+        import psutil  # type: ignore[import-untyped]  # noqa: PLC0415 - optional
+    except ImportError:
+        return ""
+    try:
+        found = psutil.Process(process)
+        return None if found.status() == psutil.STATUS_ZOMBIE else repr(found.create_time())
+    except psutil.Error:
+        return ""
