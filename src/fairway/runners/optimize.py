@@ -66,7 +66,7 @@ def run(
             else:
                 _work_together(this)
         except KeyboardInterrupt:
-            this.stop("interrupted")
+            this.interrupt()
         except BaseException as error:
             write_down(owner.end, describe(error))
             raise
@@ -157,7 +157,7 @@ def _work_together(this: Run) -> None:
             threading.Thread(target=work, args=(hand,), name=f"fairway worker {i}", daemon=True).start()
         wait()
     except KeyboardInterrupt:
-        this.stop("interrupted")
+        this.interrupt()
         try:
             wait()
         except KeyboardInterrupt:

@@ -7,9 +7,10 @@ and trials reads the small events and never the reports.
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -20,6 +21,7 @@ from fairway.errors import StorageError, UsageError
 from fairway.storage import schema
 from fairway.storage.access import BUSY_MS, Access, public
 from fairway.storage.leases import SqlLeases
+from fairway.storage.transcript import Transcript
 
 __all__ = ["Database", "SqlLog", "Stored", "public"]
 
@@ -43,6 +45,7 @@ class Database:
         self._reading = reading
         with self.access.talking("opened"):
             self._open_in_turn()
+        self.access.stay()
         if reading:
             self.access.only_read()
 
@@ -95,7 +98,7 @@ class Database:
                     found = connection.execute(row).scalar_one()
             except IntegrityError:  # somebody else was as quick
                 return self.log(name)
-        return SqlLog(self.access, found)
+        return SqlLog(self.access, found, keep=not self._reading)
 
     def studies(self) -> list[Stored]:
         """All studies, by name."""
@@ -114,11 +117,15 @@ class Database:
 
 
 class SqlLog:
-    """One study's events; `study` is its number in the database."""
+    """One study's events; `study` is its number in the database.
 
-    def __init__(self, access: Access, study: int) -> None:
+    `keep` keeps all that is read and written in memory too, whatever becomes of the database.
+    """
+
+    def __init__(self, access: Access, study: int, *, keep: bool = True) -> None:
         self.study = study
         self.leases = SqlLeases(access, study)
+        self._transcript = Transcript() if keep else None
         self._access = access
         self._lengthen = (
             schema.study.update()
@@ -158,24 +165,39 @@ class SqlLog:
                     connection.execute(schema.event.insert(), rows)
         except IntegrityError:
             return None
+        if self._transcript is not None:
+            self._transcript.add(int(length) - len(rows), [row["body"] for row in rows])
         return int(length)
 
     def read(self, since: int = 0, most: int | None = None) -> Sequence[Event]:
-        return self._read(self._since if most is None else self._since.limit(most), since=since)
+        bodies = self._bodies(self._since if most is None else self._since.limit(most), since=since)
+        if self._transcript is not None:
+            self._transcript.add(since, bodies)
+        return _events(bodies)
 
     def summary(self, since: int = 0) -> tuple[Sequence[Event], int]:
         with self._access.reading() as connection:
             length = connection.execute(self._length).scalar()
         if length is None:
             raise StorageError("the study was deleted")
-        return self._read(self._small, since=since, length=length), length
+        return _events(self._bodies(self._small, since=since, length=length)), length
 
     def reports(self, numbers: Collection[int]) -> Sequence[Reported]:
         wanted, found = sorted(numbers), list[Event]()
         for i in range(0, len(wanted), _AT_ONCE):
-            found += self._read(self._reports, trials=wanted[i : i + _AT_ONCE])
+            found += _events(self._bodies(self._reports, trials=wanted[i : i + _AT_ONCE]))
         return [event for event in found if isinstance(event, Reported)]
 
-    def _read(self, query: sa.Select[Any], **values: Any) -> Sequence[Event]:
+    def known(self, length: int) -> Sequence[Event]:
+        """The first events, from memory if this process has read or written them all."""
+        if self._transcript is None or len(self._transcript) < length:
+            return self.read(0, most=length)
+        return _events(itertools.islice(self._transcript, length))
+
+    def _bodies(self, query: sa.Select[Any], **values: Any) -> Sequence[str]:
         with self._access.reading() as connection:
-            return [from_json(json.loads(body)) for body in connection.execute(query, values).scalars()]
+            return connection.execute(query, values).scalars().all()
+
+
+def _events(bodies: Iterable[str]) -> Sequence[Event]:
+    return [from_json(json.loads(body)) for body in bodies]
