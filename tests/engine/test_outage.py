@@ -133,7 +133,9 @@ def test_whoever_comes_while_another_waits_waits_for_his_turn(make_study, quick)
     trials = study.ask(3)
     study.log.gone = True
     with within(60):
-        tells = [threading.Thread(target=study.tell, args=(trial,), kwargs={"auc": 0.5, "eod": 0.1}) for trial in trials]
+        tells = [
+            threading.Thread(target=study.tell, args=(trial,), kwargs={"auc": 0.5, "eod": 0.1}) for trial in trials
+        ]
         asks = [threading.Thread(target=study.ask) for _ in range(2)]
         for thread in (*tells, *asks):
             thread.start()
@@ -224,5 +226,5 @@ def test_ctrl_c_ends_the_wait_for_a_log(make_study, backend):
 
 @pytest.mark.parametrize("patience", [-1, "60", True, float("nan")])
 def test_a_patience_that_is_no_number_of_seconds_is_refused(make_study, patience):
-    with pytest.raises(fw.UsageError, match="patience=.*: a number of at least 0 is expected"):
+    with pytest.raises(fw.UsageError, match=r"patience=.*: a number of at least 0 is expected"):
         make_study(patience=patience)

@@ -37,6 +37,7 @@ class Outage:
         self._over = threading.Condition(lock)
         self._waiting = False  # somebody is in the middle of an act, without the lock
         self._began: float | None = None  # the first failure; None while the log can be reached
+        self._noticed: float | None = None  # the same, if anything was said of it
         self._last = self._next = 0.0  # the last failure; when to try again
         self._pause = _SHORTEST
 
@@ -82,16 +83,16 @@ class Outage:
 
     def end(self) -> None:
         """Something was written: the log is there. That it can be read says less, as a disk may be full."""
-        if self._began is not None:
-            logger.warning("the database is back after %.1f s; nothing is lost", self._last - self._began)
-            self._began = None
+        if self._noticed is not None:
+            logger.warning("the database is back after %.1f s; nothing is lost", time.monotonic() - self._noticed)
+        self._began = self._noticed = None
 
     def hurry(self) -> None:
-        """Wait no longer in this outage: the run ends."""
+        """Wait no longer in this outage, or in one that begins in this moment: somebody pressed Ctrl-C."""
         with self._lock:
-            if self._began is not None:
-                self._began = self._last - self.patience
-                self._over.notify_all()
+            self._last = time.monotonic()
+            self._began = self._last - self.patience
+            self._over.notify_all()
 
     def _note(self, error: Unreachable, started: float) -> None:
         """The log could not be reached: raise if that has lasted too long, or if somebody pressed Ctrl-C."""
@@ -99,6 +100,7 @@ class Outage:
         if self._began is None or started - self._last > _QUIET:
             self._began, self._pause = started, _SHORTEST
             if self.patience:
+                self._noticed = started
                 logger.warning("%s; training continues, and this is tried again for %g s", error, self.patience)
         self._last = now
         if interrupts.is_pending():
