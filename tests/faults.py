@@ -242,7 +242,19 @@ def away(folder, how="fast"):
     try:
         yield
     finally:
-        server.ensure_postgres_running()
+        wake(server)
+
+
+def wake(server, seconds=120):
+    """Start a server; on a busy machine that may take longer than its package allows."""
+    patience = time.monotonic() + seconds
+    while True:
+        try:
+            return server.ensure_postgres_running()
+        except (subprocess.SubprocessError, AssertionError):
+            if time.monotonic() > patience:
+                raise
+            time.sleep(0.5)
 
 
 @contextmanager
