@@ -23,7 +23,7 @@ import fairway as fw
         (lambda: fw.AtMost("b", 10**400), "a finite threshold"),
         (
             lambda: fw.AtMost("b", 0.25, cost=0.0),
-            r"AtMost\('b'\): cost=0.0: a positive, finite number of training steps",
+            r"AtMost\('b'\): cost=0.0: a positive, finite number",
         ),
         (lambda: fw.AtMost("b", 0.25, cost="5"), "cost='5': a positive, finite number of training steps"),
         (lambda: fw.AtMost("b", 0.25, cost=float("inf")), "cost=inf: a positive, finite number of training steps"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 
     from fairway.engine.certificate import Certificate
     from fairway.runners.certify import Evaluate
-
-logger = logging.getLogger("fairway")
 
 
 @dataclass(frozen=True)

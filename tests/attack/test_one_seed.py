@@ -68,7 +68,7 @@ def run(limits, *, stopper=None, sampler=None, trials=14, seed=0, clock=None):
             for i, limit in enumerate(limits):
                 value = (x if i % 2 else y) * (1.0 + 0.1 * step * i)
 
-                def check(value=value, metric=limit.metric):
+                def check(value=value, metric=limit.metric, step=step):
                     calls.append((trial.number, step, metric))
                     return value
 
