@@ -172,10 +172,7 @@ def _completion(options: argparse.Namespace) -> None:
 
 def _list(options: argparse.Namespace) -> None:
     studies = Database(options.url, reading=True).studies()
-    rows = [
-        (study.name, datetime.fromtimestamp(study.created, UTC).strftime("%Y-%m-%d %H:%M"), f"{study.events:,}")
-        for study in studies
-    ]
+    rows = [(study.name, _moment(study.created), f"{study.events:,}") for study in studies]
     lines = _table(("study", "created", "events"), rows) if rows else ["no studies"]
     _answer(options, [study._asdict() for study in studies], *lines)
 
@@ -280,6 +277,13 @@ def _delete(options: argparse.Namespace) -> int:
     Database(options.url).delete(options.name)
     _answer(options, {"deleted": options.name}, f"deleted {options.name}")
     return 0
+
+
+def _moment(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, OSError, TypeError, ValueError):  # by a clock that was wrong
+        return "unknown"
 
 
 def _metrics(record: TrialRecord) -> str:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import fairway as fw
 from fairway.engine.verify import verify
+from tests.attack.texts import ATTACKS
 
 FIXED = [
     fw.Pilot(interval=1),
@@ -84,7 +85,7 @@ def run(limits, *, stopper=None, sampler=None, trials=14, seed=0, clock=None):
     stopper=st.sampled_from(FIXED),
     seed=st.integers(0, 2**31),
 )
-@settings(max_examples=25)
+@settings(max_examples=4 * ATTACKS)
 def test_with_a_fixed_interval_one_seed_is_one_study_for_any_number_of_limits(costs, stopper, seed):
     limits = [fw.AtMost(f"limit {i}", 0.6, cost=cost) for i, cost in enumerate(costs)]
     (first, calls, study), (second, again, _) = (run(limits, stopper=stopper, seed=seed) for _ in range(2))
