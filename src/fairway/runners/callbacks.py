@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("fairway")
 
 _LOOK_SECONDS = 0.1  # between looks for a new best in the middle of trials
-_PATIENCE_SECONDS = 30.0  # for one call to return, once the run is over
+_PATIENCE_SECONDS = 60.0  # for one call to return, once the run is over
 _SLOW_SECONDS = 2.0  # of waiting, before that is said
 
 
@@ -37,7 +37,7 @@ class Callback:
     `study` is the `Study`. The calls of one callback come one at a time and in order, from a thread of its own in the
     process of the study, wherever trials run. They take no time from trials, so the study may be a bit further on.
     `optimize` returns when all were made. An exception is logged, the first one as a warning; neither the run nor the
-    callback ends. A call that takes more than 30 seconds after the end of the run is given up, with those behind it.
+    callback ends. A call that takes more than a minute after the end of the run is given up, with those behind it.
 
     >>> import fairway as fw
     >>> class Tell(fw.Callback):
