@@ -26,7 +26,7 @@ except ImportError:
 
 __all__ = ["MLflowTracker"]
 
-_STATUS: dict[Status, str] = {"completed": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
+_STATUS: dict[Status, str] = {"completed": "FINISHED", "stopped": "FINISHED", "failed": "FAILED"}
 _MOST = 1000  # metrics in one call
 _MOST_TEXTS = 100  # parameters or tags in one call
 
@@ -36,7 +36,7 @@ class MLflowTracker(Tracker):
 
     The study becomes a run of the `experiment`: its goal, limits and algorithms as parameters, each new best as a
     metric, the report and the certificate as artifacts. Each trial becomes a run inside it: its parameters, its metrics
-    by step, those of its best checkpoint as `best/NAME`, and why it ended as a tag. A trial that was stopped is KILLED.
+    by step, those of its best checkpoint as `best/NAME`, and how and why it ended as tags.
 
     `tracking_uri` is MLflow's, such as "sqlite:///mlflow.db" or a server's address; by default the one that MLflow is
     set to. A study that is resumed continues its run, and several processes that share a study share the run.

@@ -69,10 +69,9 @@ class TensorBoardTracker(Tracker):
 
     def open(self, study: Study, key: str) -> Collection[int]:
         self._folder = self._root / re.sub(r"[^\w\-.]", "_", key)
-        domains = {name: _domain(parameter) for name, parameter in study.space.items()}
-        self._texts = {name for name, domain in domains.items() if domain is None}
+        self._texts = {name for name, parameter in study.space.items() if _is_mixed(parameter)}
         if not (self._folder / "study").exists():
-            hparams = [summary_v2.HParam(name, domain or summary_v2.Discrete([""])) for name, domain in domains.items()]
+            hparams = [summary_v2.HParam(name, _domain(parameter)) for name, parameter in study.space.items()]
             metrics = [summary_v2.Metric(f"best/{name}") for name in study.problem.metrics]
             about = "\n".join(f"| {name} | {text.replace('|', '/')} |" for name, text in described(study).items())
             self._write(summary_v2.hparams_config_pb(hparams, metrics))
@@ -134,17 +133,21 @@ class _Events:
         self._writer.add_event(Event(wall_time=time.time() if at is None else at, step=step, summary=summary))
 
 
+def _is_mixed(parameter: Parameter) -> bool:
+    """Whether a parameter has options of several kinds, or None; TensorBoard shows those only as texts."""
+    kinds = {type(option) for option in parameter.options} if isinstance(parameter, Choice) else {float}
+    return len(kinds) > 1 or not kinds <= {bool, int, float, str}
+
+
 def _domain(parameter: Parameter) -> Any:
-    """What TensorBoard calls a parameter's domain; None for options of several kinds, which it cannot show."""
+    """A parameter's domain, in TensorBoard's terms."""
     if isinstance(parameter, Float):
         return summary_v2.RealInterval(float(parameter.low), float(parameter.high))
     if isinstance(parameter, Int):
         return summary_v2.IntInterval(int(parameter.low), int(parameter.high))
     assert isinstance(parameter, Choice)
-    kinds = {type(option) for option in parameter.options}
-    return (
-        summary_v2.Discrete(list(parameter.options)) if len(kinds) == 1 and kinds <= {bool, int, float, str} else None
-    )
+    options = [str(option) for option in parameter.options] if _is_mixed(parameter) else list(parameter.options)
+    return summary_v2.Discrete(options)
 
 
 def _over(entry: Entry) -> Any:
