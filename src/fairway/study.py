@@ -23,7 +23,7 @@ from fairway.history import History
 from fairway.parameters import Parameter, Value
 from fairway.problem import Constraint, Objective, Problem
 from fairway.runners import optimize
-from fairway.runners.callbacks import Callback, Herald, checked
+from fairway.runners.callbacks import Callback, Herald, check_callbacks
 from fairway.runners.rebuild import rebuild
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
@@ -261,7 +261,7 @@ class Study:
         """
         from fairway.runners.certify import Certifier  # noqa: PLC0415 - scipy takes its time to load
 
-        checked(callbacks)
+        check_callbacks(callbacks)
         certifier = Certifier(
             self.owner,
             evaluate,

@@ -99,6 +99,27 @@ def test_a_resumed_study_continues_its_run_and_the_certificate_joins_it(uri, tmp
     assert json.loads(Path(path).read_text())["certificate"] == str(certificate)
 
 
+def test_processes_that_begin_at_once_share_a_run(uri, tmp_path):
+    studies = [make("shared", tmp_path) for _ in range(2)]
+    both = threading.Barrier(2)
+
+    def wait(trial):
+        both.wait(20)
+        return {"auc": 0.5, "eod": 0.1}
+
+    def run(study):
+        study.optimize(wait, trials=1, callbacks=[MLflowTracker("credit", tracking_uri=uri, report=False)])
+
+    threads = [threading.Thread(target=run, args=(study,)) for study in studies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    _, (study,), trials = runs_of(uri, "shared")
+    assert {run.data.tags["mlflow.parentRunId"] for run in trials.values()} == {study.info.run_id}
+    assert sorted(trials) == [0, 1]
+
+
 def test_a_run_of_your_own_stays_the_active_one(uri):
     mlflow.set_tracking_uri(uri)
     mlflow.set_experiment("credit")

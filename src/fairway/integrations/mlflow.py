@@ -27,6 +27,7 @@ except ImportError:
 __all__ = ["MLflowTracker"]
 
 _STATUS: dict[Status, str] = {"completed": "FINISHED", "stopped": "FINISHED", "failed": "FAILED"}
+_SETTLE_SECONDS = 1.0  # for other processes, which made a run for the same study at the same moment, to be seen
 _MOST = 1000  # metrics in one call
 _MOST_TEXTS = 100  # parameters or tags in one call
 
@@ -69,34 +70,40 @@ class MLflowTracker(Tracker):
         self._tag = re.sub(r"['\"\\]", "_", key)  # as a filter of MLflow takes it
         runs = self._runs()
         trials = {int(run.data.tags["fairway.trial"]): run for run in runs if "fairway.trial" in run.data.tags}
-        of_study = [run for run in runs if "fairway.trial" not in run.data.tags]
-        if of_study:
-            self._run = of_study[0].info.run_id
-            client.update_run(self._run, status="RUNNING")
-        else:
-            self._run = self._begin(study)
+        self._run = _first(runs) or self._begin(study)
+        client.update_run(self._run, status="RUNNING")
         self._begun = {number: run.info.run_id for number, run in trials.items() if run.info.status == "RUNNING"}
         return trials.keys() - self._begun.keys()
 
-    def _runs(self) -> list[Run]:
-        """The runs of the study and its trials, the oldest first."""
-        wanted, order = f"tags.`fairway.study` = '{self._tag}'", ["attributes.start_time"]
-        found = self._client.search_runs([self._experiment], wanted, order_by=order)
+    def _runs(self, also: str = "") -> list[Run]:
+        """The runs of the study and its trials, or those of them of which something else is true too."""
+        wanted = f"tags.`fairway.study` = '{self._tag}'{also}"
+        found = self._client.search_runs([self._experiment], wanted)
         runs = list(found)
         while found.token:
-            found = self._client.search_runs([self._experiment], wanted, order_by=order, page_token=found.token)
+            found = self._client.search_runs([self._experiment], wanted, page_token=found.token)
             runs += found
         return runs
 
     def _begin(self, study: Study) -> str:
+        """Make a run for the study. Of processes that do so at once, all take the same one."""
         about, began = described(study), study.owner.ledger.courses[0].began
         tags = {"fairway.study": self._tag, "mlflow.note.content": about["goal"]}
         run = self._client.create_run(self._experiment, _ms(began), tags=tags, run_name=study.name)
-        self._log(run.info.run_id, params=about)
-        return str(run.info.run_id)
+        mine = str(run.info.run_id)
+        self._log(mine, params=about)
+        if study.log.leases is None:  # it is in memory: nobody else can know it
+            return mine
+        time.sleep(_SETTLE_SECONDS)
+        first = _first(self._runs())
+        if first != mine:
+            self._client.delete_run(mine)
+        return first
 
     def log_trial(self, entry: Entry) -> None:
         if entry.number not in self._begun:
+            if self._runs(f" and tags.`fairway.trial` = '{entry.number}'"):
+                return  # another process has just found it missing
             tags = {
                 "fairway.study": self._tag,
                 "fairway.trial": str(entry.number),
@@ -142,6 +149,11 @@ class MLflowTracker(Tracker):
             self._client.log_batch(run, params=given[i : i + _MOST_TEXTS], tags=marks[i : i + _MOST_TEXTS])
         for i in range(0, len(points), _MOST):
             self._client.log_batch(run, metrics=points[i : i + _MOST])
+
+
+def _first(runs: Sequence[Run]) -> str:
+    """The id of the run that stands for the study; empty if there is none."""
+    return min((str(run.info.run_id) for run in runs if "fairway.trial" not in run.data.tags), default="")
 
 
 def _name(name: str) -> str:

@@ -5,6 +5,7 @@ The events are made with TensorBoard's own package, without TensorFlow.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -81,17 +82,16 @@ class TensorBoardTracker(Tracker):
     def log_trial(self, entry: Entry) -> None:
         name = f"trial-{entry.number:05d}"
         shutil.rmtree(self._folder / name, ignore_errors=True)  # what was left when it could not be written
-        events = _Events(self._folder / name)
         params = {each: str(value) if each in self._texts else value for each, value in entry.params.items()}
-        events.write(summary_v2.hparams_pb(params, trial_id=name, start_time_secs=entry.began), at=entry.began)
-        for step, at, row in entry.series:
-            events.write(_scalars(row), step, at)
-        last = entry.series[-1][0] if entry.series else 0
-        events.write(_scalars(entry.result), last, entry.ended)
-        words = "\n\n".join(f"**{what}**: {text}" for what, text in entry.texts.items() if text)
-        events.write(_text("trial", words), at=entry.ended)
-        events.write(_over(entry), at=entry.ended)
-        events.close()
+        with contextlib.closing(_Events(self._folder / name)) as events:
+            events.write(summary_v2.hparams_pb(params, trial_id=name, start_time_secs=entry.began), at=entry.began)
+            for step, at, row in entry.series:
+                events.write(_scalars(row), step, at)
+            last = entry.series[-1][0] if entry.series else 0
+            events.write(_scalars(entry.result), last, entry.ended)
+            words = "\n\n".join(f"**{what}**: {text}" for what, text in entry.texts.items() if text)
+            events.write(_text("trial", words), at=entry.ended)
+            events.write(_over(entry), at=entry.ended)
         (self._folder / name / _DONE).touch()
 
     def log_best(self, best: Best) -> None:

@@ -87,11 +87,12 @@ class Tracker(Callback, ABC):
     # What a run tells
 
     def on_run_start(self, study: Study) -> None:
-        """Log trials of earlier runs that are missing."""
+        """Log trials of earlier runs that are missing, but not those of other processes that may log them now."""
         self._missed = []
         if self._is_open(study):
+            theirs = _living_others(study)
             for number, course in enumerate(study.owner.ledger.courses):
-                if course.status != "running":
+                if course.status != "running" and course.worker not in theirs:
                     self._log_once(study, study.owner.ledger.record(number))
 
     def on_new_best(self, study: Study, best: Best) -> None:
@@ -167,6 +168,14 @@ def described(study: Study) -> dict[str, str]:
 def measured_at(best: Best) -> dict[str, float]:
     """The metrics of a new best checkpoint, as they are logged of the study."""
     return {f"best/{name}": value for name, value in best.metrics.items() if value is not None}
+
+
+def _living_others(study: Study) -> set[int]:
+    """The workers of other processes that live."""
+    owner = study.owner
+    mine = {owner.referee.worker, *owner.journal.roster.further}
+    others = {course.worker for course in owner.ledger.courses} - mine
+    return set() if study.log.leases is None else others - owner.journal.roster.lost(others)
 
 
 def _entry(study: Study, trial: TrialRecord) -> Entry:

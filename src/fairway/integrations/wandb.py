@@ -26,9 +26,10 @@ class WandbTracker(Tracker):
     """Logs a study to Weights & Biases, for `study.optimize(callbacks=[...])` and `study.certify(callbacks=[...])`.
 
     The study becomes a group of runs in the `project`. Each trial is a run: its parameters as configuration, its
-    metrics by step, those of its best checkpoint as `best/NAME` in the summary, and why it ended. One more run, of type
-    "study", has each new best, and the report and the certificate as artifacts. Trials of earlier runs of a resumed
-    study are not logged. `mode="offline"` writes to `folder`, for `wandb sync` later; by default WANDB_MODE says which.
+    metrics by step, those of its best checkpoint as `best/NAME` in the summary, and why it ended. One more run for each
+    process that opens the study, of type "study", has each new best, and the report and the certificate as artifacts.
+    Trials of earlier runs of a resumed study are not logged. `mode="offline"` writes to `folder`, for `wandb sync`
+    later; by default WANDB_MODE says which.
 
     >>> import fairway as fw
     >>> from fairway.integrations.wandb import WandbTracker
@@ -52,7 +53,7 @@ class WandbTracker(Tracker):
         if mode is not None:
             one_of(mode, "mode", options=("online", "offline", "disabled"))
         self._settings: dict[str, Any] = {"project": project, "entity": entity, "mode": mode, "dir": folder}
-        self._id = self._group = ""
+        self._id = self._group = self._process = ""
         self._about: Mapping[str, str] = {}
         self._run: Any = None  # the study's, while it is open
         self._earlier: set[int] = set()  # trials that had ended when the run began
@@ -65,14 +66,17 @@ class WandbTracker(Tracker):
 
     def open(self, study: Study, key: str) -> Collection[int]:
         self._id, self._group, self._about = re.sub(r"[^\w\-]", "_", key)[-100:], study.name, described(study)
+        self._process = f"study-{study.owner.referee.worker}"
         return self._earlier
 
     def log_trial(self, entry: Entry) -> None:
         run = self._begin("trial", str(entry.number), f"trial {entry.number}", dict(entry.params), [entry.status])
-        for step, at, row in entry.series:
-            run.log({**row, "_timestamp": at}, step=step)
-        run.summary.update({**entry.result, **entry.texts})
-        run.finish(exit_code=1 if entry.status == "failed" else 0)
+        try:
+            for step, at, row in entry.series:
+                run.log({**row, "_timestamp": at}, step=step)
+            run.summary.update({**entry.result, **entry.texts})
+        finally:
+            run.finish(exit_code=1 if entry.status == "failed" else 0)
 
     def log_best(self, best: Best) -> None:
         self._of_study().log({"trial": best.number, **measured_at(best)})
@@ -91,7 +95,7 @@ class WandbTracker(Tracker):
             self._run = None
 
     def _of_study(self) -> Any:
-        self._run = self._run or self._begin("study", "study", self._group, dict(self._about), [])
+        self._run = self._run or self._begin("study", self._process, self._group, dict(self._about), [])
         return self._run
 
     def _begin(self, kind: str, which: str, name: str, config: dict[str, Any], tags: list[str]) -> Any:

@@ -183,7 +183,7 @@ class _Messenger:
 @contextmanager
 def calling(study: Any, owner: Owner, callbacks: Sequence[Callback]) -> Iterator[Herald]:
     """Have callbacks called during a run, and after it until all is told."""
-    herald = Herald(study, owner, checked(callbacks))
+    herald = Herald(study, owner, callbacks)
     if not callbacks:
         yield herald
         return
@@ -206,8 +206,8 @@ def calling(study: Any, owner: Owner, callbacks: Sequence[Callback]) -> Iterator
         herald.finish()
 
 
-def checked(callbacks: Sequence[Callback]) -> Sequence[Callback]:
-    """The argument, if it is a list of callbacks."""
+def check_callbacks(callbacks: Sequence[Callback]) -> None:
+    """Raise a `UsageError` unless the argument is a list of callbacks."""
     if isinstance(callbacks, Callback):
         raise UsageError(f"callbacks={callbacks!r}: a list is expected; write callbacks=[...] around it")
     if not isinstance(callbacks, list | tuple):
@@ -217,4 +217,3 @@ def checked(callbacks: Sequence[Callback]) -> Sequence[Callback]:
             hint = f"; did you mean {each.__name__}()?" if isinstance(each, type) else ""
             what = hint or "; subclass fw.Callback and override on_trial_end, on_new_best or another of its methods"
             raise UsageError(f"callbacks=[{each!r}]: an object of a subclass of fw.Callback is expected{what}")
-    return callbacks

@@ -13,7 +13,7 @@ from fairway.engine.interrupts import uninterrupted
 from fairway.engine.owner import Owner
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
-from fairway.runners.callbacks import Callback, calling, checked
+from fairway.runners.callbacks import Callback, calling, check_callbacks
 from fairway.runners.evaluate import describe, evaluate
 from fairway.runners.limits import Watch, speaking_up
 from fairway.runners.progress import show
@@ -43,7 +43,7 @@ def run(
         raise UsageError(f"optimize({function!r}): a function that takes a trial is expected")
     this = Run(owner, **limits)
     flag(progress, "progress")
-    checked(callbacks)
+    check_callbacks(callbacks)
     workers = whole(workers, "workers")
     if backend not in (None, "process", "thread", "ray"):
         raise UsageError(f"backend={backend!r}: 'process', 'thread' or 'ray' is expected")
