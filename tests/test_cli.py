@@ -190,6 +190,19 @@ def test_run_runs_a_study_in_a_file_and_goes_on_with_it(script, url, capsys):
     assert told["best"]["metrics"]["size"] <= 0.5
 
 
+def test_run_ends_with_what_was_found_and_its_own_code_on_ctrl_c(script, url, capsys):
+    script.write_text(
+        script.read_text().replace(
+            "    for step in", "    if trial.number == 3:\n        raise KeyboardInterrupt\n    for step in"
+        )
+    )
+    assert main(["run", str(script), "--trials", "9"]) == 130
+    said = capsys.readouterr()
+    assert "4 trials: 3 completed, 1 failed" in said.out
+    assert "best: trial" in said.out
+    assert said.err.endswith("fairway: interrupted\n")
+
+
 def test_run_says_when_nothing_is_within_the_limits(tmp_path, url, capsys):
     path = tmp_path / "tuned.py"
     path.write_text(SCRIPT.format(url=url, limit=-1.0))

@@ -387,6 +387,26 @@ def test_a_fit_that_fails_leaves_nothing_of_the_one_before():
         found.predict(X)
 
 
+@pytest.mark.parametrize("limit", [6, 0])
+def test_ctrl_c_is_raised_and_what_was_found_is_kept(limit):
+    scored = []
+
+    def interrupted(tree, data, truth):
+        scored.append(tree)
+        if len(scored) == 30:
+            raise KeyboardInterrupt
+        return tree.score(data, truth)
+
+    found = search(scoring=interrupted, constraints=[fw.AtMost("leaves", limit)], stopper=fw.Never())
+    with pytest.raises(KeyboardInterrupt):
+        found.fit(X[SMALL], Y[SMALL])
+    assert found.study_.ended == "interrupted"
+    assert len(found.cv_results_["params"]) == len(found.study_.trials) == 6
+    assert hasattr(found, "best_params_") == (limit == 6)
+    with pytest.raises(NotFittedError):
+        found.predict(X)
+
+
 def test_a_search_that_had_no_time_says_so():
     with pytest.raises(fw.StudyFailed, match=r"none of \d configurations had all 5 folds when the search ended"):
         search(timeout=1e-9, constraints=(), scorers=None).fit(X, Y)
