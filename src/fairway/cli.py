@@ -238,7 +238,9 @@ def _verify(options: argparse.Namespace) -> int:
     with_them = f", those of {counted(certifications, 'certification')} among them" if certifications else ""
     lines = [*result.faults, f"{result.rulings:,} decisions replayed{with_them}: {outcome}"]
     if result.unchecked:
-        lines.append(f"{result.unchecked:,} verdicts of a user-defined terminator were not replayed")
+        lines.append(
+            f"{result.unchecked:,} verdicts were not replayed: the log has no code of its terminator or conditions"
+        )
     _answer(options, {**asdict(result), "certifications": certifications}, *lines)
     return 1 if result.faults else 0
 

@@ -20,14 +20,14 @@ from fairway.engine.record import Best, TrialRecord, table
 from fairway.engine.trial import Trial, jsonable_notes
 from fairway.errors import MissingDependency, UsageError
 from fairway.history import History
-from fairway.parameters import Parameter, Value
+from fairway.parameters import Value
 from fairway.problem import Constraint, Objective, Problem
 from fairway.runners import optimize
 from fairway.runners.rebuild import rebuild
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
 from fairway.seeds import trial_seed
-from fairway.space import Space
+from fairway.space import Declared, Space
 from fairway.stoppers.pilot import Pilot
 from fairway.stoppers.stopper import Stopper
 from fairway.storage.opening import open_log
@@ -81,7 +81,7 @@ class Study:
 
     def __init__(
         self,
-        space: Space | Mapping[str, Parameter],
+        space: Declared,
         objective: Objective,
         constraints: Sequence[Constraint] | Constraint = (),
         *,

@@ -73,7 +73,7 @@ class TrialRecord:
             "number": self.number,
             "status": self.status,
             "feasible": self.feasible,
-            **{f"param.{name}": self.params.get(name) for name in space},
+            **{f"param.{name}": self.params.get(name) for name in space.names},
             **{f"metric.{name}": self.metrics.get(name) for name in problem.metrics},
             **{f"error.{name}": self.errors.get(name) for name in errors},
             "step": self.step,

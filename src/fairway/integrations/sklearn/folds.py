@@ -284,7 +284,7 @@ def results_of(study: Study, folds: int) -> dict[str, Any]:
         spent = [record.notes.get(f"{role}_seconds", []) for record in records]
         columns[f"mean_{role}_time"] = np.array([np.mean(times) if times else np.nan for times in spent])
         columns[f"std_{role}_time"] = np.array([np.std(times) if times else np.nan for times in spent])
-    for name in study.space:
+    for name in study.space.names:
         filled = np.empty(len(records), dtype=object)
         filled[:] = [record.params.get(name) for record in records]
         columns[f"param_{name}"] = np.ma.MaskedArray(filled, mask=[name not in record.params for record in records])

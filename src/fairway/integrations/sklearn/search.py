@@ -33,10 +33,9 @@ from fairway.integrations.sklearn.folds import (
 )
 from fairway.integrations.sklearn.fresh import FreshEvidence
 from fairway.integrations.sklearn.rows import Rows, checked_share, keep_back, splits_within, tell_searched
-from fairway.parameters import Parameter
 from fairway.problem import Constraint, Maximize, Problem
 from fairway.samplers.sampler import Sampler
-from fairway.space import Space
+from fairway.space import Declared, Space
 from fairway.stoppers.ace import ACE
 from fairway.stoppers.pilot import Pilot
 from fairway.stoppers.stopper import Stopper
@@ -103,7 +102,7 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
     def __init__(
         self,
         estimator: Any,
-        space: Space | Mapping[str, Parameter],
+        space: Declared,
         *,
         scoring: str | Scorer | None = None,
         constraints: Sequence[Constraint] | Constraint = (),
@@ -259,7 +258,7 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
 
     def _study(self, metric: str) -> Study:
         space, known = Space(self.space), self.estimator.get_params()
-        for name in space:
+        for name in space.names:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(known))}"
