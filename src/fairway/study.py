@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from fairway import hashing
 from fairway.checks import instance, whole
 from fairway.constraints.rows import group_names, numbered_groups
 from fairway.engine.certification import latest
+from fairway.engine.costs import Costs, costs
 from fairway.engine.events import Enqueued, Searched, Status
 from fairway.engine.identity import Identity
 from fairway.engine.log import Log
@@ -23,6 +23,7 @@ from fairway.history import History
 from fairway.parameters import Value
 from fairway.problem import Constraint, Objective, Problem
 from fairway.runners import optimize
+from fairway.runners.callbacks import Callback, Herald, checked
 from fairway.runners.rebuild import rebuild
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
@@ -40,26 +41,6 @@ if TYPE_CHECKING:
     from fairway.runners.certify import Evaluate
 
 logger = logging.getLogger("fairway")
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Where the seconds of a study went, and what it saved.
-
-    `checks` counts constraint evaluations, `saved_checks` those offered and not called; saved seconds are estimates:
-    the mean price of a check, and for each stopped trial the steps it had left at its own pace.
-
-    >>> import fairway as fw
-    >>> fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0).costs.checks
-    0
-    """
-
-    training_seconds: float
-    check_seconds: float
-    checks: int
-    saved_training_seconds: float
-    saved_check_seconds: float
-    saved_checks: int
 
 
 class Study:
@@ -170,7 +151,8 @@ class Study:
         address: str | None = None,
         retry: int | None = None,
         catch: type[Exception] | tuple[type[Exception], ...] = Exception,
-        progress: bool | None = None,
+        progress: bool = True,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         """Run this many more trials, or for this many seconds, whichever ends first; both are totals over all workers.
 
@@ -178,10 +160,14 @@ class Study:
         exception in `catch` fails its trial and the study continues, unless nothing has ever succeeded. `timeout`,
         `trial_timeout` and `check_timeout` (seconds; of the run, a trial, the check of one constraint) end a trial at
         its next report. One that reports nothing for 5 s more, or two of its steps, is killed with its worker, and
-        fails; in this process nothing can be killed, and a warning says what the run waits for. `progress` prints live
-        lines; by default only in a terminal. Ctrl-C ends the run, with running trials failed as "interrupted"; what was
-        told is kept. When the terminator's verdict is to stop, no new trial begins and those running finish; calling
-        `optimize` again overrules that verdict until the terminator has changed its mind.
+        fails; in this process nothing can be killed, and a warning says what the run waits for. When the terminator's
+        verdict is to stop, no new trial begins and those running finish; calling `optimize` again overrules that
+        verdict until the terminator has changed its mind.
+
+        `progress` shows live lines in a terminal or a notebook, and elsewhere prints a line every ten seconds and when
+        there is a new best; the log has those at INFO. Each `fw.Callback` in `callbacks` is told of a new best, a
+        trial's end, a verdict and the end of the run. Ctrl-C raises `KeyboardInterrupt` once running trials are
+        written down as failed ("interrupted"); the study keeps all it found, and a second `optimize` continues.
 
         One worker runs in this process. Several run in processes of their own (`backend="process"`), started fresh:
         any function that cloudpickle can send will do, without a `__main__` guard. Each trains with its share of the
@@ -194,6 +180,7 @@ class Study:
         names, or one started here. As many run as there is room for. The trials of a lost node are tried again.
         """
         optimize.run(
+            self,
             self.owner,
             function,
             trials=trials,
@@ -207,6 +194,7 @@ class Study:
             retry=retry,
             catch=catch,
             progress=progress,
+            callbacks=callbacks,
         )
 
     def rebuild(self, function: Callable[[Trial], Any]) -> Any:
@@ -243,7 +231,8 @@ class Study:
         at_most: int = 10,
         rows: Any = None,
         uses: int = 1,
-        progress: bool | None = None,
+        progress: bool = True,
+        callbacks: Sequence[Callback] = (),
     ) -> Certificate:
         """Find a model whose limits hold on rows that the search never saw, with this confidence.
 
@@ -259,7 +248,8 @@ class Study:
 
         Rows are spent by being looked at: a second certificate on the same `rows` is refused, unless the first call
         reserved `uses` of them, each at its share of the level. What is tested is in the log before anything is
-        evaluated, so a call that was cut off resumes, and `fairway verify` makes every test again.
+        evaluated, so a call that was cut off resumes, and `fairway verify` makes every test again. `callbacks` are told
+        of the certificate.
 
         >>> import fairway as fw
         >>> from fairway.evidence import Mean
@@ -271,6 +261,7 @@ class Study:
         """
         from fairway.runners.certify import Certifier  # noqa: PLC0415 - scipy takes its time to load
 
+        checked(callbacks)
         certifier = Certifier(
             self.owner,
             evaluate,
@@ -284,6 +275,9 @@ class Study:
         )
         found = certifier.run()
         self._certificates[certifier.number] = found
+        herald = Herald(self, self.owner, callbacks)
+        herald.tell("on_certificate", found)
+        herald.finish()
         return found
 
     def searched_by(self, rows: Any, *, groups: Any = None) -> None:
@@ -352,17 +346,7 @@ class Study:
     @property
     def costs(self) -> Costs:
         """The seconds spent and saved so far."""
-        referee = self.owner.referee
-        columns = zip(referee.check_ns, referee.checks, referee.saved, strict=True)
-        saved = sum(ns * saved // max(n, 1) for ns, n, saved in columns)
-        return Costs(
-            training_seconds=referee.train_ns / 1e9,
-            check_seconds=sum(referee.check_ns) / 1e9,
-            checks=sum(referee.checks),
-            saved_training_seconds=self.owner.ledger.train_saved_ns / 1e9,
-            saved_check_seconds=saved / 1e9,
-            saved_checks=sum(referee.saved),
-        )
+        return costs(self.owner)
 
     @property
     def last_stop(self) -> str:

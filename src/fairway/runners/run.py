@@ -18,6 +18,10 @@ logger = logging.getLogger("fairway")
 _HOPELESS = 3  # failures before any success; after so many the function is broken rather than unlucky
 
 
+def _tell_nobody(number: int) -> None:
+    """Nobody wants to know that a trial has ended."""
+
+
 class Outcome(NamedTuple):
     """How one trial ended."""
 
@@ -106,6 +110,7 @@ class Run:
         self._exhausted = ""  # that there is nothing left to try
         self._judge = Judge(owner)
         self.hands: Sequence[Hand] = ()
+        self.on_trial_end: Callable[[int], object] = _tell_nobody  # called with the number of each trial that has ended
         self.ending = ""  # why it ends early
         self.error: BaseException | None = None  # the first that ended it
 
@@ -163,6 +168,7 @@ class Run:
         A `UsageError` ends it while nothing has succeeded, and after that fails its trial like any other error; any
         other error of fairway, such as a log that cannot be written, always ends it.
         """
+        self.on_trial_end(outcome.number)
         with self._lock:
             if outcome.again:
                 self._begun -= 1

@@ -72,10 +72,10 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
     `space` maps parameters of the estimator to `fw.Float`, `fw.Int` and `fw.Choice`; each metric of `constraints` has
     its scorer in `scorers`, called as scorer(estimator, X, y), or given by name ("recall"). Folds are steps: a hopeless
     configuration is stopped after a few, and constraints are scored only when that is worth its cost. The search ends
-    after `trials` configurations or `timeout` seconds, or on Ctrl-C with the best so far; with `terminator="cv"` (that
-    is, `RegretBound("cv")`) also when the possible gain is below the noise of cross-validation. By default the sampler
-    is c-TPE, and the stopper is `ACE` with a terminator, `Pilot` without. `workers` train in processes of their own.
-    The whole search is in `study_`.
+    after `trials` configurations or `timeout` seconds; with `terminator="cv"` (that is, `RegretBound("cv")`) also when
+    the possible gain is below the noise of cross-validation. By default the sampler is c-TPE, and the stopper is `ACE`
+    with a terminator, `Pilot` without. `workers` train in processes of their own. The whole search is in `study_`;
+    after Ctrl-C, which is raised, `study_`, `cv_results_` and `best_params_` have what was found so far.
 
     With `certify=0.25`, a quarter of the rows (of each class and group) takes no part in the search. At the end
     candidates, each fitted once on all other rows, are tested on them from safe to bold. The best that passed becomes
@@ -169,6 +169,11 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
             study.optimize(work, trials=self.trials, timeout=self.timeout, workers=self.workers)
         except StudyFailed as failed:
             raise (failed.__cause__ or failed) from None
+        except KeyboardInterrupt:
+            self.cv_results_ = results_of(study, self.n_splits_)
+            if study.best is not None:
+                self._choose(study.best)
+            raise
         undefined = max((record.notes.get("undefined", 0) for record in study.trials), default=0)
         if undefined:
             folds = "1 fold shows" if undefined == 1 else f"{undefined} folds show"
@@ -322,8 +327,6 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
 
     def _without_best(self, study: Study) -> ConstrainedSearchCV:
         """Say which configuration came nearest: nothing is feasible."""
-        if study.ended == "interrupted":
-            raise KeyboardInterrupt
         said, history = f"none of {len(study.trials)} configurations", study.history
         if history.infeasible.any():
             closest = int(history.number[np.nanargmin(np.where(history.infeasible, history.violation, np.nan))])
