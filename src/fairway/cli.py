@@ -26,6 +26,7 @@ from fairway.engine.record import TrialRecord, table
 from fairway.engine.verify import verify
 from fairway.errors import FairwayError, MissingDependency, UsageError
 from fairway.report import certificates, content
+from fairway.report.summary import answer
 from fairway.report.view import View
 from fairway.runners.evaluate import located
 from fairway.storage.sql import Database
@@ -210,7 +211,8 @@ def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
         f"{len(records)} trials: " + ", ".join(f"{n} {status}" for status, n in view.counts.items() if n),
     ]
     if best is None:
-        lines.append("nothing feasible yet")
+        said = " ".join(answer(view))
+        lines += textwrap.wrap(shown(said, certificates.LONGEST_SENTENCE), _WIDTH)
     else:
         lines.append(f"best: trial {best.number}, step {best.step}: {_metrics(best)}")
         lines.append(f"      {params(best.params, most=1000)}")

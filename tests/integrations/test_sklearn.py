@@ -377,6 +377,21 @@ def test_when_nothing_is_within_the_limits_the_nearest_is_named_and_nothing_is_t
         impossible.set_params(refit=False).fit(X[SMALL], Y[SMALL])
 
 
+def test_the_limit_that_was_not_measured_at_the_nearest_is_not_taken_as_held():
+    def slow(tree, data, truth):
+        return 33.0 + tree.get_depth()
+
+    limits = [fw.AtMost("ms", 14.0), fw.AtMost("leaves", 12)]
+    settings = {"constraints": limits, "scorers": {"ms": slow, "leaves": leaves}, "stopper": fw.ACE(interval=1)}
+    searching = search(**settings, trials=12)
+    with pytest.raises(
+        fw.StudyFailed, match=r"the nearest had .*ms 3\d.*: none of \d+ trials that measured ms kept it"
+    ):
+        searching.fit(X[SMALL], Y[SMALL])
+    ranks, ms = searching.cv_results_["rank_test_score"], searching.cv_results_["mean_test_ms"]
+    assert np.isfinite(ms[np.argmin(ranks)])
+
+
 def test_a_fit_that_fails_leaves_nothing_of_the_one_before():
     found = search(trials=8).fit(X[SMALL], Y[SMALL])
     found.set_params(constraints=[fw.AtMost("leaves", 0)])

@@ -297,7 +297,8 @@ def results_of(study: Study, folds: int) -> dict[str, Any]:
     columns["reason"] = np.array([record.reason for record in records], dtype=object)
     columns["feasible"] = np.array([np.nan if each.feasible is None else float(each.feasible) for each in records])
     history = study.history
-    order = feasibility.order(history.loss, np.where(history.partial, np.nan, history.violation))
+    away = feasibility.distances(study.problem, history.bounds, history.violation)
+    order = feasibility.order(history.loss, np.where(history.partial, np.nan, away))
     ranks = columns["rank_test_score"] = np.full(len(records), len(records), dtype=np.int32)  # running ones are last
     ranks[history.number[order]] = np.arange(1, len(order) + 1)
     return columns

@@ -18,8 +18,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from fairway.engine.certificate import Certificate
+from fairway.engine.obstacles import obstacles
 from fairway.engine.record import Best
 from fairway.errors import StudyFailed, UsageError
+from fairway.feasibility import nearest
 from fairway.fresh import cost_metric
 from fairway.integrations.bridge import reopened
 from fairway.integrations.sklearn.folds import (
@@ -42,6 +44,7 @@ from fairway.stoppers.stopper import Stopper
 from fairway.study import Study
 from fairway.terminators.regret import RegretBound
 from fairway.terminators.terminator import Terminator
+from fairway.text import number
 
 _UP_TO_ONE = (  # how scikit-learn names scores that are 1 at best
     *("accuracy", "average_precision", "balanced_accuracy", "d2", "explained_variance", "f1", "jaccard", "matthews"),
@@ -326,15 +329,16 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         return router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
 
     def _without_best(self, study: Study) -> ConstrainedSearchCV:
-        """Say which configuration came nearest: nothing is feasible."""
-        said, history = f"none of {len(study.trials)} configurations", study.history
-        if history.infeasible.any():
-            closest = int(history.number[np.nanargmin(np.where(history.infeasible, history.violation, np.nan))])
+        """Say which configuration came nearest, and which limit stands in the way: nothing is feasible."""
+        said, courses = f"none of {len(study.trials)} configurations", study.owner.ledger.courses
+        known = {k: course.checkpoint for k, course in enumerate(courses) if course.checkpoint is not None}
+        closest = nearest(study.problem, known)
+        if closest is not None:
             record = study.trials[closest]
-            shown = ", ".join(f"{name} {value:.4g}" for name, value in record.metrics.items() if value is not None)
+            parts = [f"{name} {'not measured' if v is None else number(v)}" for name, v in record.metrics.items()]
             said += (
-                f" is within the limits; the nearest had {shown} with {dict(record.params)}: "
-                "loosen a limit, widen the space, or search longer (study_ keeps all of it)"
+                f" is within the limits; the nearest had {', '.join(parts)} with {dict(record.params)}: "
+                f"{obstacles(study.problem, courses, study.owner.referee.saved)[0]} (study_ keeps all of it)"
             )
         else:
             said += f" had all {self.n_splits_} folds when the search ended ({study.ended}): give it more time"
