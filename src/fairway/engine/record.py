@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from fairway.engine.events import Status
 from fairway.feasibility import Checkpoint
-from fairway.parameters import Value
 from fairway.problem import Problem
 from fairway.space import Space
 
@@ -28,7 +27,7 @@ class Best(NamedTuple):
 
     number: int
     step: int
-    params: Mapping[str, Value]
+    params: Mapping[str, Any]
     metrics: Mapping[str, float | None]
     errors: Mapping[str, float]
 
@@ -48,7 +47,7 @@ class TrialRecord:
     """
 
     number: int
-    params: Mapping[str, Value]
+    params: Mapping[str, Any]
     status: Status
     reason: str
     step: int | None
