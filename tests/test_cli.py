@@ -75,7 +75,7 @@ def test_show_of_a_study_without_a_feasible_trial(url, capsys):
     study = fw.Study(SPACE, fw.Minimize("loss"), [fw.AtLeast("recall", 0.5)], storage=url, seed=0)
     study.tell(study.ask(), loss=1.0, recall=0.1)
     assert main(["show", url, "study"]) == 0
-    assert "nothing feasible yet" in capsys.readouterr().out
+    assert "No model within the limit was found" in capsys.readouterr().out
 
 
 def test_verify_agrees_with_an_honest_log_and_not_with_another(url, study, capsys):
@@ -207,7 +207,7 @@ def test_run_says_when_nothing_is_within_the_limits(tmp_path, url, capsys):
     path = tmp_path / "tuned.py"
     path.write_text(SCRIPT.format(url=url, limit=-1.0))
     assert main(["run", str(path), "--trials", "3"]) == 1
-    assert "nothing feasible yet" in capsys.readouterr().out
+    assert "No model within the limit was found" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

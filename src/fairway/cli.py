@@ -23,6 +23,7 @@ from fairway.engine.record import TrialRecord, table
 from fairway.engine.verify import verify
 from fairway.errors import FairwayError, UsageError
 from fairway.report import certificates, content, export
+from fairway.report.summary import answer
 from fairway.report.view import View
 from fairway.runners.evaluate import located
 from fairway.storage.sql import Database
@@ -204,7 +205,8 @@ def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
         f"{len(records)} trials: " + ", ".join(f"{n} {status}" for status, n in view.counts.items() if n),
     ]
     if best is None:
-        lines.append("nothing feasible yet")
+        said = " ".join(answer(view))
+        lines += textwrap.wrap(shown(said, certificates.LONGEST_SENTENCE), _WIDTH)
     else:
         lines.append(f"best: trial {best.number}, step {best.step}: {_metrics(best)}")
         lines.append(f"      {params(best.params, most=1000)}")
@@ -232,7 +234,9 @@ def _verify(options: argparse.Namespace) -> int:
     with_them = f", those of {counted(certifications, 'certification')} among them" if certifications else ""
     lines = [*result.faults, f"{result.rulings:,} decisions replayed{with_them}: {outcome}"]
     if result.unchecked:
-        lines.append(f"{result.unchecked:,} verdicts of a user-defined terminator were not replayed")
+        lines.append(
+            f"{result.unchecked:,} verdicts were not replayed: the log has no code of its terminator or conditions"
+        )
     _answer(options, {**asdict(result), "certifications": certifications}, *lines)
     return 1 if result.faults else 0
 

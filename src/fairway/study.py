@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from fairway import hashing
 from fairway.checks import instance, whole
@@ -11,15 +11,16 @@ from fairway.constraints.rows import group_names, numbered_groups
 from fairway.engine.certification import latest
 from fairway.engine.costs import Costs, costs
 from fairway.engine.events import Enqueued, Searched, Status
+from fairway.engine.frames import Library, frame
 from fairway.engine.identity import Identity
 from fairway.engine.log import Log
 from fairway.engine.measurement import Given
 from fairway.engine.owner import Owner
 from fairway.engine.record import Best, TrialRecord, table
 from fairway.engine.trial import Trial, jsonable_notes
-from fairway.errors import MissingDependency, UsageError
+from fairway.errors import UsageError
 from fairway.history import History
-from fairway.parameters import Parameter, Value
+from fairway.parameters import Value
 from fairway.problem import Constraint, Objective, Problem
 from fairway.runners import optimize
 from fairway.runners.callbacks import Callback, Herald, check_callbacks
@@ -27,7 +28,7 @@ from fairway.runners.rebuild import rebuild
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
 from fairway.seeds import trial_seed
-from fairway.space import Space
+from fairway.space import Declared, Space
 from fairway.stoppers.pilot import Pilot
 from fairway.stoppers.stopper import Stopper
 from fairway.storage.opening import open_log
@@ -35,6 +36,7 @@ from fairway.terminators.terminator import Terminator, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
     from fairway.engine.certificate import Certificate
     from fairway.runners.certify import Evaluate
@@ -59,7 +61,7 @@ class Study:
 
     def __init__(
         self,
-        space: Space | Mapping[str, Parameter],
+        space: Declared,
         objective: Objective,
         constraints: Sequence[Constraint] | Constraint = (),
         *,
@@ -371,11 +373,12 @@ class Study:
         """The read-only columns that samplers see."""
         return self.owner.history()
 
-    def to_frame(self) -> pd.DataFrame:
-        """Every trial as a row of a pandas table: parameters, the metrics that stand for it, status, costs, notes."""
-        try:
-            import pandas as pd  # noqa: PLC0415 - optional
-        except ImportError:
-            raise MissingDependency("to_frame needs pandas: pip install pandas") from None
-        rows = table(self.trials, self.space, self.problem)
-        return pd.DataFrame(rows).set_index("number") if rows else pd.DataFrame()
+    @overload
+    def to_frame(self, library: Literal["pandas"] = "pandas") -> pd.DataFrame: ...
+    @overload
+    def to_frame(self, library: Literal["polars"]) -> pl.DataFrame: ...
+    @overload
+    def to_frame(self, library: Literal["pyarrow"]) -> Any: ...
+    def to_frame(self, library: Library = "pandas") -> Any:
+        """Every trial as a row of a table: parameters, the metrics that stand for it, status, costs, notes."""
+        return frame(table(self.trials, self.space, self.problem), library)

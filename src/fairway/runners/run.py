@@ -10,6 +10,7 @@ from fairway.checks import whole
 from fairway.engine.owner import Owner
 from fairway.errors import FairwayError, SpaceExhausted, StudyFailed, UsageError
 from fairway.logs import logger
+from fairway.runners.doubts import Doubts
 from fairway.runners.evaluate import describe
 from fairway.runners.limits import Limits
 
@@ -106,7 +107,7 @@ class Run:
         self._lock = threading.Lock()
         self._begun = self._done = self._failed = 0
         self._exhausted = ""  # that there is nothing left to try
-        self._judge = Judge(owner)
+        self._judge, self._doubts = Judge(owner), Doubts(owner, self.trials)
         self.hands: Sequence[Hand] = ()
         self.on_trial_end: Callable[[int], object] = _tell_nobody  # called with the number of each trial that has ended
         self.ending = ""  # why it ends early
@@ -177,7 +178,8 @@ class Run:
             succeeded = counts["completed"] + counts["stopped"] > 0
             hopeless = self._failed == self._done and (self._failed == _HOPELESS or self._done == self.trials)
             hopeless = hopeless and not succeeded and not outcome.cut
-            failed = self._failed
+            done, failed = self._done, self._failed
+        self._doubts.look(done)
         if not outcome.failed:
             self._judge.ask(self._owner)
         error = outcome.error

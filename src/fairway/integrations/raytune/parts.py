@@ -29,7 +29,7 @@ from fairway.logs import logger
 from fairway.parameters import Parameter, Value
 from fairway.problem import Problem
 from fairway.samplers.sampler import Sampler
-from fairway.space import Space
+from fairway.space import Declared, Space
 from fairway.stoppers.stopper import Stopper
 from fairway.study import Study
 from fairway.terminators.terminator import Terminator
@@ -195,7 +195,7 @@ class SamplerSearch(Searcher):  # type: ignore[misc]
         sampler: Sampler,
         problem: Problem,
         *,
-        space: Space | Mapping[str, Parameter] | None = None,
+        space: Declared | None = None,
         seed: int | None = None,
     ) -> None:
         _check_parts(self, sampler, Sampler, problem)
@@ -273,7 +273,8 @@ class TerminatorStopper(TuneStopper, Callback):  # type: ignore[misc]
 
     def __init__(self, terminator: Terminator, problem: Problem, space: Space | Mapping[str, Any]) -> None:
         _check_parts(self, terminator, Terminator, problem)
-        is_ours = all(isinstance(part, Parameter) for part in space.values())
+        parts = [each for part in space.values() for each in (part if isinstance(part, list | tuple) else [part])]
+        is_ours = all(isinstance(part, Parameter) for part in parts)
         self._table = Table.of({}, Space(space)) if is_ours else Table.of(space)
         self._bridge = TuneBridge(problem, self._table.space, terminator=terminator)
         self.reason = ""
