@@ -178,7 +178,9 @@ def _completion(options: argparse.Namespace) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
-    studies = Database(options.url, reading=True).studies()
+    database = Database(options.url, reading=True)
+    database.check()
+    studies = database.studies()
     rows = [
         (study.name, datetime.fromtimestamp(study.created, UTC).strftime("%Y-%m-%d %H:%M"), f"{study.events:,}")
         for study in studies

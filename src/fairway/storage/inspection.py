@@ -40,11 +40,12 @@ class Inspection:
     checksums: bool  # whether its events have them; in older schemas they do not
     found: list[Found]  # every position, from the first to the last that is there
     around: list[str] = field(default_factory=list)  # damage around the events: of the file, of the study's row
+    cut: str | None = None  # what is missing at the end
 
     @property
     def damage(self) -> list[str]:
         """Everything that is wrong, a sentence each."""
-        return [*self.around, *(one.damage for one in self.found if one.damage is not None)]
+        return [*self.around, *(text for text in (*(one.damage for one in self.found), self.cut) if text is not None)]
 
 
 def inspect(url: str, name: str, tracked: Tracked[Any] = lambda items, _: items) -> Inspection:
@@ -67,9 +68,12 @@ def inspect(url: str, name: str, tracked: Tracked[Any] = lambda items, _: items)
     odd = [row for row in rows if numbered.get(row.position) is not row]
     around += [f"{row} is at no place of the log" for row in odd]
     found = list(_found(study, numbered, tracked, chained=version >= schema.CHECKSUMS))
-    if length != len(found):
+    cut = None
+    if isinstance(length, int) and length > len(found):
+        cut = f"events from {len(found)} on are missing: the study's row says that its log has {length}"
+    elif length != len(found):
         around.append(f"the study's row says that its log has {str(length)[:40]} events; {len(found)} are there")
-    return Inspection(name, version >= schema.CHECKSUMS, found, around)
+    return Inspection(name, version >= schema.CHECKSUMS, found, around, cut)
 
 
 def _study(access: Access, name: str, version: int, around: list[str]) -> tuple[int, Any]:

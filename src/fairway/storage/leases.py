@@ -89,11 +89,11 @@ def _lives(where: str, process: int, age: float, *, connected: bool) -> bool:
         return connected
     place, _, start = where.partition(_SINCE)
     if place != machine():
-        return connected or age <= LEASE_SECONDS
+        return connected or abs(age) <= LEASE_SECONDS
     found = began(process)
     if found and start:
         return found == start
-    return found is not None and age <= LEASE_SECONDS  # it may be another process of the same number
+    return found is not None and abs(age) <= LEASE_SECONDS  # it may be another process of the same number
 
 
 def _of(study: int, workers: Collection[int]) -> sa.ColumnElement[bool]:

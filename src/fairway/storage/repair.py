@@ -43,6 +43,7 @@ def repair(inspection: Inspection, path: Path, tracked: Tracked[Any] = lambda it
             each.unlink(missing_ok=True)
         raise
     kept = sum(not isinstance(event, Dropped) for event in events)
+    left_out += [] if inspection.cut is None else [inspection.cut]
     return Repaired(kept, left_out, inspection.around)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError, NoSuchTableError, OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from fairway.engine.events import Event, Reported, Told, claim, to_json
 from fairway.errors import StorageError, UsageError
@@ -83,10 +83,11 @@ class Database:
 
     def _version(self) -> int:
         """The version of the schema, by its number and by its tables."""
-        try:
-            said, shape = self._said(), schema.shape(self._columns(schema.event.name))
-        except NoSuchTableError:
-            raise self.access.damaged(f"it has no table {schema.event.name}") from None
+        missing = sorted(schema.tables.tables.keys() - set(sa.inspect(self.access.engine).get_table_names()))
+        if missing:
+            raise self.access.damaged(f"it has no table {missing[0]}")
+        columns = sa.inspect(self.access.engine).get_columns(schema.event.name)
+        said, shape = self._said(), schema.shape([column["name"] for column in columns])
         if said != {shape}:
             said = self._said()  # another process may have migrated it meanwhile
         newer = [version for version in said if isinstance(version, int) and version > schema.VERSION]
@@ -103,9 +104,6 @@ class Database:
     def _said(self) -> set[Any]:
         with self.access.reading() as connection:
             return set(connection.execute(sa.select(schema.schema.c.version)).scalars())
-
-    def _columns(self, table: str) -> list[str]:
-        return [column["name"] for column in sa.inspect(self.access.engine).get_columns(table)]
 
     def _has_studies(self) -> bool:
         with self.access.reading() as connection:
@@ -131,13 +129,11 @@ class Database:
 
     def _create(self, name: str) -> int:
         self.studies()  # of which none is damaged, so that none can be the one that is meant
-        study, event, created = schema.study, schema.event, time.time()
-        orphan = sa.select(event.c.study).where(event.c.study.not_in(sa.select(study.c.id))).limit(1)
+        study, created = schema.study, time.time()
         sums = {"checksum": chain.study_checksum(name, created)}
         try:
             with self.access.writing() as connection:
-                if connection.execute(orphan).first() is not None:
-                    raise self.access.damaged("it has events of a study that is not there, which may be the one meant")
+                self._refuse_orphans(connection)
                 row = study.insert().values(name=name, created=created, length=0, **sums).returning(study.c.id)
                 return int(connection.execute(row).scalar_one())
         except IntegrityError:
@@ -145,6 +141,24 @@ class Database:
             if found is None:
                 raise self.access.damaged(f"it refuses the name {name!r}, which no study has") from None
             return found
+
+    def check(self) -> None:
+        """Make sure that the lengths of all studies are right, and that no events are left of one that is gone."""
+        study, event = schema.study.c, schema.event.c
+        both = schema.study.outerjoin(schema.event, event.study == study.id)
+        counts = sa.select(study.name, study.length, sa.func.count(event.position)).select_from(both)
+        with self.access.reading() as connection:
+            for name, length, count in connection.execute(counts.group_by(study.id, study.name, study.length)):
+                if length != count:
+                    raise self.access.damaged(
+                        f"the length of the study {name!r} is {length!r}; {count} events are there"
+                    )
+            self._refuse_orphans(connection)
+
+    def _refuse_orphans(self, connection: sa.Connection) -> None:
+        event, known = schema.event.c, sa.select(schema.study.c.id)
+        if connection.execute(sa.select(event.study).where(event.study.not_in(known)).limit(1)).first() is not None:
+            raise self.access.damaged("it has events of a study that is gone")
 
     def studies(self) -> list[Stored]:
         """All studies, by name."""
@@ -201,8 +215,9 @@ class SqlLog:
         self._small = those.where(since, small, event.position < sa.bindparam("length"))
         self._reports = those.where(event.kind == chain.REPORTED)
         self._has_trials = version >= schema.TRIALS
-        counted = sa.select(sa.func.count()).where(event.study == study, since).scalar_subquery()
-        self._length = sa.select(length, counted).where(schema.study.c.id == study)
+        from_there = sa.select(sa.func.count()).where(event.study == study, since).scalar_subquery()
+        last = sa.select(sa.func.max(event.position)).where(event.study == study).scalar_subquery()
+        self._length = sa.select(length, from_there, last).where(schema.study.c.id == study)
 
     def append(self, events: Sequence[Event]) -> int | None:
         durable = any(isinstance(event, Told) for event in events)
@@ -272,11 +287,15 @@ class SqlLog:
 
     def summary(self, since: int = 0) -> tuple[Sequence[Event], int]:
         with self._access.reading() as connection:
-            length, count = connection.execute(self._length, {"since": since}).one_or_none() or (None, 0)
+            length, count, last = connection.execute(self._length, {"since": since}).one_or_none() or (None, 0, 0)
             if length is None:
                 raise StorageError("the study was deleted")
-            if not isinstance(length, int) or count != max(length - since, 0):
-                raise self._damaged(f"its length is {length!r}, and {since + count} events are there")
+            if (
+                not isinstance(length, int)
+                or count != max(length - since, 0)
+                or last != (length - 1 if length else None)
+            ):
+                raise self._damaged(f"its length is {length!r}, the last event is number {last!r}, or one is missing")
             rows = connection.execute(self._small, {"since": since, "length": length}).all()
         return [self._event(Row(*row)) for row in rows], length
 
