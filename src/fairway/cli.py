@@ -226,6 +226,8 @@ def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
         lines.append(f"      {badge.words}")
     later = content.later(view)
     lines += ["measured later:", *(f"  {': '.join(filter(None, line))}" for line in later)] if later else []
+    if ledger.dropped:
+        lines.append(f"repaired: {counted(ledger.dropped, 'event')} were left out")
     if ledger.ended:
         lines.append(f"ended: {ledger.ended}")
     elif ledger.verdicts:

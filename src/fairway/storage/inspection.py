@@ -119,23 +119,33 @@ def _rows(access: Access, study: int, version: int, around: list[str]) -> list[R
 
 def _found(study: int, rows: dict[int, Row], tracked: Tracked[int], *, chained: bool) -> Iterator[Found]:
     """Every position up to the last row's."""
-    before: str | None = ""  # the checksum of the event before, None if not known
+    damages = _damages(study, rows) if chained else {}
     for position in tracked(range(max(rows, default=-1) + 1), "reading events"):
         row = rows.get(position)
         if row is None:
             yield Found(position, None, f"event {position} is missing")
-            before = None
             continue
-        after = rows.get(position + 1)
-        damage = next(iter(links(study, [row], before))).damage if chained else None
-        event = _event(row)
+        before, after = rows.get(position - 1), rows.get(position + 1)
+        damage, event = damages.get(position), _event(row)
         if event is None:
             yield Found(position, None, f"{row} is no event of a fairway log" + (f": {damage}" if damage else ""))
         elif damage and not _is_intact(study, row, event, before, after):
             yield Found(position, None, f"{row} is damaged: {damage}")
         else:
             yield Found(position, event, f"{row}: {damage}, but its content is intact" if damage else None)
-        before = row.checksum if isinstance(row.checksum, str) else None
+
+
+def _damages(study: int, rows: dict[int, Row]) -> dict[int, str | None]:
+    """What the checksums say of each row; after a gap the chain begins anew."""
+    found: dict[int, str | None] = {}
+    run: list[Row] = []
+    for position in sorted(rows):
+        run.append(rows[position])
+        if position + 1 not in rows:
+            first = run[0].position
+            found |= {row.position: damage for row, damage in links(study, run, None if first else "")}
+            run = []
+    return found
 
 
 def _event(row: Row) -> Event | None:
@@ -145,8 +155,9 @@ def _event(row: Row) -> Event | None:
         return None
 
 
-def _is_intact(study: int, row: Row, event: Event, before: str | None, after: Row | None) -> bool:
+def _is_intact(study: int, row: Row, event: Event, before: Row | None, after: Row | None) -> bool:
     """Whether the damage is in the columns beside the body, which say again what the body or its neighbours say."""
     told = row._replace(kind=type(event).__name__, claim=claim(event), trial=getattr(event, "number", None))
     sums = {row.checksum, None if after is None else after.previous}
-    return any(checksum(study, told._replace(previous=previous)) in sums for previous in {row.previous, before})
+    previous = {row.previous, "" if before is None else before.checksum}
+    return any(checksum(study, told._replace(previous=each)) in sums for each in previous)
