@@ -112,7 +112,7 @@ def test_a_row_put_back_from_an_earlier_copy_breaks_the_chain(filled):
 @pytest.mark.parametrize("length", [0, 3, 18, 20, 1000])
 def test_a_wrong_length_gets_a_sentence_and_no_endless_loop(filled, length):
     change(filled, f"UPDATE fairway_study SET length = {length}")
-    with within(30), pytest.raises(fw.StorageError, match="its length is|length of"):
+    with within(30), pytest.raises(fw.StorageError, match=r"its length is|length of"):
         open_study(filled)
 
 
@@ -156,7 +156,9 @@ def test_a_wrong_schema_version_gets_a_sentence(tmp_path, version):
         connection.execute("CREATE TABLE fairway_schema (version)")
         connection.execute(f"INSERT INTO fairway_schema VALUES ({version})")
     for read in (lambda: open_study(url), lambda: View.read(url, "credit")):
-        with pytest.raises(fw.StorageError, match="it says that its schema is .*, and its tables are those of schema 3"):
+        with pytest.raises(
+            fw.StorageError, match=r"it says that its schema is .*, and its tables are those of schema 3"
+        ):
             read()
 
 

@@ -14,7 +14,6 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.engine import soundness
 from fairway.errors import UsageError
 from fairway.feasibility import Checkpoint
 from fairway.parameters import Value
@@ -322,7 +321,6 @@ def from_json(data: Mapping[str, Any]) -> Event:
         if kind is Tested:
             content["p_values"] = {name: float(p) for name, p in content["p_values"].items()}
         event: Event = kind(**content)
-        soundness.check(event)
     except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise UsageError(f"{str(data)[:80]!r}: no event of a fairway log") from error
     return event

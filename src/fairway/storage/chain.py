@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from fairway.engine import soundness
 from fairway.engine.events import Event, Reported, from_json
 from fairway.errors import UsageError
 
@@ -35,14 +36,20 @@ class Row(NamedTuple):
         of = "" if self.trial is None else f" of trial {str(self.trial)[:20]}"
         return f"event {str(self.position)[:20]} ({str(self.kind)[:20]}{of})"
 
-    def event(self) -> Event:
-        """The event that the body holds; a `UsageError` if it is none."""
+    def event(self, *, trusted: bool = False) -> Event:
+        """The event that the body holds; a `UsageError` if it is none.
+
+        It is trusted if its checksum is right: what was written with one is an event.
+        """
         try:
-            return from_json(json.loads(self.body))
+            event = from_json(json.loads(self.body))
+            if not trusted:
+                soundness.check(event)
         except UsageError:
             raise
         except (TypeError, ValueError, RecursionError) as error:
             raise UsageError(f"{str(self.body)[:80]!r}: no event of a fairway log") from error
+        return event
 
 
 def checksum(study: int, row: Row) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
+from fairway.errors import UsageError
 from fairway.storage import chain
 
 VERSION = 3
@@ -73,7 +74,10 @@ def _number_trials(connection: sa.Connection) -> None:
 
 
 def _add_checksums(connection: sa.Connection) -> None:
-    """Give all that is there its checksums: damage from now on is found, what happened before is not."""
+    """Give all that is there its checksums: damage from now on is found, what happened before is not.
+
+    What is no event gets none, and so counts as damaged.
+    """
     for table, column in (("study", "checksum"), ("event", "previous"), ("event", "checksum")):
         connection.exec_driver_sql(f"ALTER TABLE fairway_{table} ADD COLUMN {column} TEXT")
     for number, name, created in connection.execute(sa.select(study.c.id, study.c.name, study.c.created)).all():
@@ -90,10 +94,25 @@ def _chain_events(connection: sa.Connection, number: int) -> None:
     previous, rows = "", [dict(row) for row in connection.execute(those).mappings()]
     while rows:
         previous = chain.sealed(number, rows, previous)
-        sums = [{"at": row["position"], "previous": row["previous"], "checksum": row["checksum"]} for row in rows]
+        sums = [
+            {
+                "at": row["position"],
+                "previous": row["previous"],
+                "checksum": row["checksum"] if _is_event(row) else None,
+            }
+            for row in rows
+        ]
         connection.execute(to, sums)
         last = rows[-1]["position"]
         rows = [dict(row) for row in connection.execute(those.where(event.c.position > last)).mappings()]
+
+
+def _is_event(row: Mapping[str, Any]) -> bool:
+    try:
+        chain.Row(**row).event()
+    except UsageError:
+        return False
+    return True
 
 
 MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: _number_trials, 2: _add_checksums}

@@ -324,7 +324,7 @@ class SqlLog:
 
     def _decoded(self, row: Row) -> Event:
         try:
-            return row.event()
+            return row.event(trusted=self._chained)
         except UsageError as error:
             raise self._damaged(f"{row} is no event of a fairway log") from error
 
