@@ -5,12 +5,14 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 import fairway as fw
 from fairway.cli import main
+from fairway.engine.events import Reported
 from fairway.storage.sql import Database
 from tests.conftest import SPACE, run_curves
 
@@ -81,16 +83,18 @@ def test_show_of_a_study_without_a_feasible_trial(url, capsys):
 def test_verify_agrees_with_an_honest_log_and_not_with_another(url, study, capsys):
     assert main(["verify", url, "study"]) == 0
     assert "all agree" in capsys.readouterr().out
-    database = Database(url)
-    with database.access.engine.begin() as connection:
-        tamper = (
-            """UPDATE fairway_event SET body = replace(body, '"interval":1', '"interval":2') WHERE kind = 'Reported'"""
-        )
-        connection.exec_driver_sql(tamper)
-    assert main(["verify", url, "study"]) == 1
+    forged = [replace(event, interval=2) if isinstance(event, Reported) else event for event in study.log.read()]
+    Database(url).log("forged").append(forged)
+    assert main(["verify", url, "forged"]) == 1
     assert "has interval 2 of 3 steps, which should be 1 of 3" in capsys.readouterr().out
-    assert main(["verify", url, "study", "--json"]) == 1
+    assert main(["verify", url, "forged", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["faults"]
+
+
+def test_verify_of_a_study_without_events_says_so(url, capsys):
+    Database(url).log("empty")
+    assert main(["verify", url, "empty"]) == 1
+    assert capsys.readouterr().out == "the study 'empty' has no events: nobody has opened it yet\n"
 
 
 def test_export_writes_what_was_asked_for(url, study, tmp_path, capsys):

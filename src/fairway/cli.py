@@ -1,4 +1,4 @@
-"""The command line: run and certify a study; list, show, verify, export and delete those in a database."""
+"""The command line: run and certify a study; list, show, verify, repair, export and delete those in a database."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from fairway.report import certificates, content, export
 from fairway.report.summary import answer
 from fairway.report.view import View
 from fairway.runners.evaluate import located
+from fairway.storage.inspection import inspect
 from fairway.storage.sql import Database
 from fairway.text import counted, goal, measured, params, shown
 
@@ -80,7 +81,9 @@ def parser() -> argparse.ArgumentParser:
     command(_list, "list the studies in a database", "url")
     show = command(_show, "show a study: its best trial, its constraints, its last trials", "url", "name")
     show.add_argument("--trials", type=int, default=10, metavar="N", help="number of last trials to list (10)")
-    command(_verify, "replay every decision of a study from its log, and compare", "url", "name")
+    command(_verify, "check a study for damage, replay every decision from its log, and compare", "url", "name")
+    repair = command(_repair, "copy what is intact of a damaged study into a new file", "url", "name")
+    repair.add_argument("-o", "--output", required=True, type=Path, help="new.db, which must not be there yet")
     written = command(_export, "write a study's trials to a file", "url", "name")
     written.add_argument("-o", "--output", required=True, type=Path, help="trials.csv, .json or .parquet")
     report = command(_report, "write a study as one self-contained HTML file", "url", "name")
@@ -99,11 +102,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 _EPILOG = (
-    "Exit codes: 0 success, 1 a fault, nothing feasible was found or not certified, 2 the command failed, "
-    "130 interrupted."
+    "Exit codes: 0 success, 1 a fault, nothing feasible was found, not certified or not all repaired, "
+    "2 the command failed, 130 interrupted."
 )
 _WIDTH = 100  # letters of a line of a sentence
 _LONGEST = 320  # letters of a line, of which a table has five columns
+_MANY = 1000  # items that are worth a progress bar
 _PACKAGES = ("numpy", "scipy", "sqlalchemy", "scikit-learn", "lightgbm", "xgboost", "fairlearn", "optuna", "ray")
 _OPERANDS = {
     "url": "sqlite:///file.db or postgresql://user@host/database",
@@ -172,7 +176,9 @@ def _completion(options: argparse.Namespace) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
-    studies = Database(options.url, reading=True).studies()
+    database = Database(options.url, reading=True)
+    database.check()
+    studies = database.studies()
     rows = [(study.name, _moment(study.created), f"{study.events:,}") for study in studies]
     lines = _table(("study", "created", "events"), rows) if rows else ["no studies"]
     _answer(options, [study._asdict() for study in studies], *lines)
@@ -216,6 +222,8 @@ def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
         lines.append(f"      {badge.words}")
     later = content.later(view)
     lines += ["measured later:", *(f"  {': '.join(filter(None, line))}" for line in later)] if later else []
+    if ledger.dropped:
+        lines.append(f"repaired: {counted(ledger.dropped, 'event')} were left out")
     if ledger.ended:
         lines.append(f"ended: {ledger.ended}")
     elif ledger.verdicts:
@@ -228,7 +236,15 @@ def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    events = Database(options.url, reading=True).log(options.name, create=False).read()
+    inspection = inspect(options.url, options.name, _tracked)
+    events = [one.event for one in inspection.found if one.event is not None]
+    damage = inspection.damage or (
+        [] if events else [f"the study {options.name!r} has no events: nobody has opened it yet"]
+    )
+    if damage:
+        advice = f"{counted(len(damage), 'fault')}; `fairway repair` copies what is intact into a new file"
+        _answer(options, {"damage": damage, "faults": []}, *damage, *([advice] if events else []))
+        return 1
     result, certifications = verify(events), sum(isinstance(event, Sealed) for event in events)
     outcome = f"{len(result.faults):,} do not agree" if result.faults else "all agree"
     with_them = f", those of {counted(certifications, 'certification')} among them" if certifications else ""
@@ -237,8 +253,36 @@ def _verify(options: argparse.Namespace) -> int:
         lines.append(
             f"{result.unchecked:,} verdicts were not replayed: the log has no code of its terminator or conditions"
         )
-    _answer(options, {**asdict(result), "certifications": certifications}, *lines)
+    if result.dropped:
+        lines.append(
+            f"a repair left out {counted(result.dropped, 'event')}; {result.groundless:,} decisions that may rest on "
+            "them come out differently now"
+        )
+    if not inspection.checksums:
+        lines.append("its events have no checksums yet: damage shows only where it makes no sense")
+    document = {**asdict(result), "certifications": certifications, "checksums": inspection.checksums, "damage": []}
+    _answer(options, document, *lines)
     return 1 if result.faults else 0
+
+
+def _repair(options: argparse.Namespace) -> int:
+    from fairway.storage.repair import repair  # noqa: PLC0415 - seldom needed
+
+    inspection = inspect(options.url, options.name, _tracked)
+    result = repair(inspection, options.output, _tracked)
+    written = f"{counted(result.kept, 'event')} in {options.output}, {len(result.left_out):,} left out"
+    _answer(options, {**result._asdict(), "file": str(options.output)}, *result.damage, *result.left_out, written)
+    return 1 if result.left_out else 0
+
+
+def _tracked(items: Sequence[Any], what: str) -> Iterable[Any]:
+    """Pass items on, with a progress bar in a terminal."""
+    if len(items) < _MANY or sys.stderr is None or not sys.stderr.isatty():
+        return items
+    from rich.console import Console  # noqa: PLC0415 - only where something is shown
+    from rich.progress import track  # noqa: PLC0415
+
+    return track(items, what, console=Console(stderr=True), transient=True)
 
 
 def _export(options: argparse.Namespace) -> None:

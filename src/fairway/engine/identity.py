@@ -65,7 +65,7 @@ class Identity:
                 stopper=_build(data["stopper"]),
                 terminator=_build(data.get("terminator")),
             )
-        except (KeyError, TypeError, AttributeError, UsageError) as error:
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise StorageError(f"the log does not say what study it is of ({error}): it is damaged") from error
 
     def refuse_another(self, stored: Mapping[str, Any]) -> None:

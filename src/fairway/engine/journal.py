@@ -9,19 +9,21 @@ One lock guards all of this: `journal.lock`, which is `referee.lock` and `owner.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeGuard, TypeVar
 
 from fairway.engine.batch import Batch, drained
 from fairway.engine.clock import Clock, WallClock
 from fairway.engine.durability import WAIT_NS, start_pulse
-from fairway.engine.events import Event, Opened, Reported, Told
+from fairway.engine.events import Asked, Event, Opened, Reported, Told, claim
 from fairway.engine.ledger import Ledger
 from fairway.engine.log import Log
 from fairway.engine.referee import Referee
 from fairway.engine.roster import Roster
+from fairway.engine.soundness import fitting
 from fairway.errors import FairwayError, StorageError, UsageError
 
+_Claiming = TypeVar("_Claiming", Opened, Asked)
 _PATIENCE_SECONDS = 1.0  # the pulse waits this long for the lock; it comes again
 
 
@@ -42,12 +44,10 @@ class Journal:
 
     def join(self, config: Mapping[str, Any], *, founded: bool = False) -> int:
         """Take a number as a worker of the study and show others that it lives; who founded the study is number 0."""
-        while True:
-            self.catch_up()
-            worker = 0 if founded else self.ledger.workers
-            if founded or self.append(Opened(worker, config)):
-                self.roster.attend(worker)
-                return worker
+        self.catch_up()
+        worker = 0 if founded else self.claim(lambda: Opened(self.ledger.workers, config)).worker
+        self.roster.attend(worker)
+        return worker
 
     # Trials that run in this process
 
@@ -83,6 +83,19 @@ class Journal:
             if any(self._is_foreign(event) for event in events):
                 self.flush()
             return self._write(events)
+
+    def claim(self, make: Callable[[], _Claiming]) -> _Claiming:
+        """Append what `make` makes of what is known, and again as long as another worker is the first to claim it."""
+        refused = None
+        while True:
+            event = make()
+            if claim(event) == refused:  # though all that others wrote is known
+                raise StorageError(f"the log refuses {refused!r}, which no event of it has: it is damaged")
+            written = self.append(event)
+            self.follow()
+            if written:
+                return event
+            refused = claim(event)
 
     def _write(self, events: Sequence[Event]) -> bool:
         if os.getpid() != self._process:
@@ -131,7 +144,8 @@ class Journal:
 
     def _replay(self, events: Sequence[Event]) -> None:
         for event in events:
-            self.ledger.replay(event)
+            with fitting(event):
+                self.ledger.replay(event)
             self.position += 1
             if self._is_foreign(event):
                 self.referee.replay(event)

@@ -17,6 +17,7 @@ from fairway.engine.certification import Certification
 from fairway.engine.events import (
     SAVED,
     Asked,
+    Dropped,
     Ended,
     Enqueued,
     Event,
@@ -109,6 +110,7 @@ class Ledger:
         self.later: Mapping[int | None, Mapping[str, Any]] = {}  # noted later, by trial; None is the study
         self.searched: list[Searched] = []  # rows that the search saw
         self.certifications: list[Certification] = []
+        self.dropped = 0  # events that a repair left out
 
     @property
     def queue(self) -> deque[Enqueued]:
@@ -138,7 +140,7 @@ class Ledger:
         elif isinstance(event, Revived):
             self._revived(event)
         elif isinstance(event, Opened):
-            self.workers += 1
+            self.workers = max(self.workers, event.worker + 1)
             self.terminators[event.worker] = event.config.get("terminator")
             self.opened = self.opened or event.config
         elif isinstance(event, Enqueued):
@@ -149,9 +151,15 @@ class Ledger:
             self.ended = event.reason
         elif isinstance(event, Noted):
             self._noted(event)
+        elif isinstance(event, Dropped):
+            self._dropped(event)
         elif isinstance(event, Searched):
             self.searched.append(event)
         elif isinstance(event, Sealed):
+            if event.certification != len(self.certifications):
+                raise StorageError(
+                    f"the log seals certification {event.certification}, which is not due: it is damaged"
+                )
             self.certifications.append(Certification(event))
         elif isinstance(event, Tested):
             self._tested(event)
@@ -162,6 +170,17 @@ class Ledger:
         if number is not None and number < len(self.courses):
             course = self.courses[number]
             course.notes = {**course.notes, **event.notes}
+
+    def _dropped(self, event: Dropped) -> None:
+        """Keep the number of a trial of which a repair found no beginning; samplers do not see it."""
+        self.dropped += 1
+        if event.number is None:
+            return
+        if event.number != len(self.courses):
+            raise StorageError(f"the log leaves out trial {event.number}, which is not the next one: it is damaged")
+        nowhere = np.full(len(self._space), np.nan)
+        self.courses.append(Course({}, 0, nowhere, math.nan, status="failed", reason=event.what))
+        self.counts["failed"] += 1
 
     def _tested(self, event: Tested) -> None:
         if event.certification >= len(self.certifications):
@@ -187,6 +206,8 @@ class Ledger:
     def _reported(self, event: Reported) -> None:
         if event.number >= len(self.courses):
             raise StorageError(f"the log reports for trial {event.number}, which was never asked for: it is damaged")
+        if event.values.shape[1] != len(self._problem.constraints):
+            raise StorageError(f"the log reports other constraints for trial {event.number}: it is damaged")
         course = self.running.get(event.number) or self.given_up.course(event.number)
         if course is None:
             return
@@ -213,6 +234,8 @@ class Ledger:
         return self._problem.objective.sign * peak.objective, None in peak.values, peak.step
 
     def _told(self, event: Told) -> None:
+        if not all(self._is_complete(one) for one in (event.checkpoint, event.peak, event.late)):
+            raise StorageError(f"the log ends trial {event.number} with other constraints: it is damaged")
         course = self.running.pop(event.number, None)
         if course is None and event.revived and self.given_up.course(event.number) is not None:
             return  # too late: its configuration ran again
@@ -237,6 +260,11 @@ class Ledger:
         if as_it_ran is not None:
             self.given_up.keep(event.number, Lost(as_it_ran, self.last_failure, saved))
         self._append_row(event.number, course)
+
+    def _is_complete(self, checkpoint: Checkpoint | None) -> bool:
+        """Whether a checkpoint has a value for each constraint, and an error for each or none at all."""
+        m = len(self._problem.constraints)
+        return checkpoint is None or len(checkpoint.values) == m and len(checkpoint.errors) in (0, m)
 
     def _append_row(self, number: int, course: Course) -> None:
         """Add a trial that has ended to the columns."""

@@ -110,15 +110,14 @@ class Owner:
         with self._asking:
             self.journal.catch_up()
             self._give_up_lost()
-            while True:
-                with self.lock:
-                    number, waiting = len(self.ledger.courses), next(iter(self.ledger.queue), None)
-                params = self.space.check(propose(number) if waiting is None else waiting.params)
-                asked = Asked(number, params, self.clock.at(), worker, queued=waiting is not None)
-                taken = self.journal.append(asked)
-                self.journal.follow()
-                if taken:
-                    return asked
+            return self.journal.claim(partial(self._next, worker, propose))
+
+    def _next(self, worker: int, propose: Callable[[int], Mapping[str, Value]]) -> Asked:
+        """The next trial, as far as is known."""
+        with self.lock:
+            number, waiting = len(self.ledger.courses), next(iter(self.ledger.queue), None)
+        params = self.space.check(propose(number) if waiting is None else waiting.params)
+        return Asked(number, params, self.clock.at(), worker, queued=waiting is not None)
 
     def _propose(self, number: int) -> Mapping[str, Value]:
         x = self._sampler.next_point(self.history(), stream(self.seed, number, "sampler"))
@@ -276,17 +275,16 @@ class Owner:
 
 def _open(identity: Identity, log: Log) -> tuple[int, bool]:
     """The study's seed, and whether this process has opened its log, as worker 0; refuse the log of another study."""
-    while True:
-        first = next(iter(read(log, 0, most=1)), None)
-        if first is None:
-            seed = fresh_seed() if identity.seed is None else identity.seed
-            if write(log, [Opened(0, replace(identity, seed=seed).to_json())]) is None:
-                continue  # somebody was as quick
+    first = next(iter(read(log, 0, most=1)), None)
+    if first is None:
+        seed = fresh_seed() if identity.seed is None else identity.seed
+        if write(log, [Opened(0, replace(identity, seed=seed).to_json())]) is not None:
             return seed, True
-        if not isinstance(first, Opened) or "seed" not in first.config:
-            raise StorageError("the log does not begin by saying what study it is of: it is damaged")
-        identity.refuse_another(first.config)
-        seed = int(first.config["seed"])
-        if identity.seed not in (None, seed):
-            raise UsageError(f"the study in this storage has seed {seed}; leave seed out, or give that one")
-        return seed, False
+        first = next(iter(read(log, 0, most=1)), None)  # somebody was as quick
+    if not isinstance(first, Opened) or type(first.config.get("seed")) is not int:
+        raise StorageError("the log does not begin by saying what study it is of: it is damaged")
+    identity.refuse_another(first.config)
+    seed = first.config["seed"]
+    if identity.seed not in (None, seed):
+        raise UsageError(f"the study in this storage has seed {seed}; leave seed out, or give that one")
+    return seed, False

@@ -21,6 +21,7 @@ from fairway.engine.identity import Identity
 from fairway.engine.ledger import Course, Ledger
 from fairway.engine.log import Log
 from fairway.engine.record import TrialRecord
+from fairway.engine.soundness import fitting
 from fairway.errors import StorageError, UsageError
 from fairway.problem import Problem
 from fairway.space import Space
@@ -85,8 +86,10 @@ class View:
 
     @classmethod
     def read(cls, url: str, name: str) -> View:
-        """A study in a database, which must be there."""
-        return cls(Database(url, reading=True).log(name, create=False), name)
+        """A study in a database, which must be there and whose file must be sound."""
+        database = Database(url, reading=True)
+        database.access.check_file()
+        return cls(database.log(name, create=False), name)
 
     @classmethod
     def of(cls, study: Study | View) -> View:
@@ -104,10 +107,12 @@ class View:
             if position == self.position:
                 return False
             for event in events:
-                self._summaries.replay(event)
+                with fitting(event):
+                    self._summaries.replay(event)
             ledger = self._summaries.still()
             for batch in self.log.reports(ledger.running):
-                ledger.replay(batch)
+                with fitting(batch):
+                    ledger.replay(batch)
             self.ledger, self.position = ledger, position
             return True
 

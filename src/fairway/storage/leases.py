@@ -47,6 +47,7 @@ class SqlLeases:
         where = machine() + _SINCE + (began(process) or "")
         mine = {"study": self._study, "worker": worker, "machine": where, "process": process}
         with self._access.writing() as connection:
+            connection.execute(schema.worker.delete().where(_of(self._study, [worker])))  # the log gave it to us
             connection.execute(schema.worker.insert().values(**mine, beat=self._access.now))
         self._attended.append(worker)
         self._hold()
@@ -84,13 +85,15 @@ class SqlLeases:
 
 def _lives(where: str, process: int, age: float, *, connected: bool) -> bool:
     """Whether a worker lives, of a process on some machine, so many seconds after its last sign of life."""
+    if not (isinstance(where, str) and isinstance(process, int) and isinstance(age, float)):  # a damaged row
+        return connected
     place, _, start = where.partition(_SINCE)
     if place != machine():
         return connected or abs(age) <= LEASE_SECONDS  # a sign of life from the future: the clock was set back since
     found = began(process)
     if found and start:
         return found == start
-    return found is not None and age <= LEASE_SECONDS  # it may be another process of the same number
+    return found is not None and abs(age) <= LEASE_SECONDS  # it may be another process of the same number
 
 
 def _of(study: int, workers: Collection[int]) -> sa.ColumnElement[bool]:
