@@ -53,6 +53,14 @@ class StorageError(FairwayError):
     """
 
 
+class Unreachable(StorageError):  # noqa: N818 - what happened
+    """The log cannot be reached now, and perhaps can later: a storage that raises this is tried again for a while.
+
+    >>> issubclass(Unreachable, StorageError)
+    True
+    """
+
+
 class MissingDependency(FairwayError, ImportError):  # noqa: N818 - the message reads better
     """An optional package is not installed; the message says how to install it.
 

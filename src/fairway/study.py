@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from fairway import hashing
-from fairway.checks import instance, whole
+from fairway.checks import at_least_zero, instance, whole
 from fairway.constraints.rows import group_names, numbered_groups
 from fairway.engine.certification import latest
 from fairway.engine.costs import Costs, costs
@@ -15,6 +15,7 @@ from fairway.engine.frames import Library, frame
 from fairway.engine.identity import Identity
 from fairway.engine.log import Log
 from fairway.engine.measurement import Given
+from fairway.engine.outage import PATIENCE
 from fairway.engine.owner import Owner
 from fairway.engine.record import Best, TrialRecord, table
 from fairway.engine.trial import Trial, jsonable_notes
@@ -47,7 +48,9 @@ class Study:
 
     Defaults: c-TPE, `Pilot`, no terminator, a log in memory, and a fresh seed, which is stored. With a `storage`, such
     as "sqlite:///credit.db" or "postgresql://host/database", the study is created under its `name`, or resumes if it
-    is there already. Threads may share a study. `owner` is the engine behind it, for integrations.
+    is there already. A database that goes away is waited for, up to `patience` seconds: reports stay in memory and
+    training continues, while `ask` and `tell` wait. Threads may share a study. `owner` is the engine behind it, for
+    integrations.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), [fw.AtLeast("x", 0.5)], seed=0)
@@ -71,6 +74,7 @@ class Study:
         storage: str | Log | None = None,
         name: str = "study",
         seed: int | None = None,
+        patience: float = PATIENCE,
     ) -> None:
         self.space = space if isinstance(space, Space) else Space(space)
         self.problem = Problem(objective, constraints)  # type: ignore[arg-type]
@@ -78,10 +82,11 @@ class Study:
         self.stopper = instance("stopper", stopper, Stopper, Pilot())
         self.terminator = instance("terminator", terminator, Terminator, None)
         self.name = name
+        patience = at_least_zero(patience, "patience")
         self.log: Log = open_log(storage, name)
         seed = None if seed is None else whole(seed, "seed", least=0)
         identity = Identity(self.space, self.problem, seed, self.sampler, self.stopper, self.terminator)
-        self.owner = Owner(identity, self.log)
+        self.owner = Owner(identity, self.log, patience=patience)
         self.seed = self.owner.seed
         self._certificates: dict[int, Certificate] = {}  # made by this process
 
@@ -107,7 +112,9 @@ class Study:
     ) -> bool:
         """End a trial: with its final metrics if it did not report them, or with the reason why it failed.
 
-        True if that made it the study's best: by the metrics told, or by a check that was paid for when it ended.
+        True if that made it the study's best: by the metrics told, or by a check that was paid for when it ended. Once
+        this returns, the end is in the storage; if the storage is away, this waits up to `patience` seconds. If it
+        raises `StorageError`, the end is kept: tell the trial again, or just continue, and it is written then.
         """
         if not isinstance(trial, Trial):
             raise UsageError(f"tell({trial!r}): the Trial that ask() returned is expected")
@@ -121,8 +128,8 @@ class Study:
                 raise UsageError(f"trial {trial.number}: tell it either metrics or failed={failed!r}, not both")
             self.owner.close(trial, "failed", str(failed))
             return False
-        before = self.owner.referee.incumbent
-        status, reason = trial.driver.finish(metrics, **named)
+        before, kept = self.owner.referee.incumbent, self.owner.ends.get(trial.number)
+        status, reason = (kept.status, kept.reason) if kept else trial.driver.finish(metrics, **named)
         if not self.owner.close(trial, status, reason):
             why = self.owner.ledger.courses[trial.number].reason
             raise UsageError(f"trial {trial.number} was ended by another worker ({why}); its tell comes late")
@@ -302,6 +309,25 @@ class Study:
         if number is not None and number >= len(self.owner.ledger.courses):
             raise UsageError(f"note: there is no trial {number}; the study has {len(self.owner.ledger.courses)}")
         self.owner.note(number, jsonable_notes(jsonable))
+
+    def save_as(self, url: str, name: str | None = None) -> None:
+        """Write all that this process knows into another database, as a study that opens, resumes and verifies.
+
+        The study's own storage is not needed: what was told and reported is in memory, also when the storage was
+        deleted or cannot be reached. The study itself stays where it is; open the copy to continue there.
+
+        >>> import fairway as fw
+        >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
+        >>> study.optimize(lambda trial: trial.params["x"], trials=5)
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     study.save_as(f"sqlite:///{folder}/copy.db")
+        ...     fw.Study(study.space, fw.Minimize("loss"), storage=f"sqlite:///{folder}/copy.db").best == study.best
+        True
+        """
+        from fairway.storage.saving import save  # noqa: PLC0415 - SQLAlchemy takes its time to load
+
+        save(self.owner, url, self.name if name is None else name)
 
     # What a user reads
 

@@ -250,7 +250,8 @@ def test_a_log_that_cannot_be_written_ends_the_run(make_study, backend):
     assert study.counts["completed"] + study.counts["stopped"] == 2
     study.log.tells = 10
     study.optimize(train, trials=3)
-    assert study.counts["completed"] + study.counts["stopped"] == 5
+    assert study.counts["completed"] + study.counts["stopped"] > 5  # the ends that could not be written too
+    assert verify(study.log.read()).faults == []
 
 
 def test_an_end_that_comes_while_a_trial_is_asked_for_cuts_it(make_study):

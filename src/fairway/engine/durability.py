@@ -41,6 +41,7 @@ def start_pulse(pulsed: Pulsed) -> None:
 
 
 def _beat(pulsed: weakref.ref[Pulsed], stop: threading.Event) -> None:
+    said = ""
     while not stop.wait(PULSE_SECONDS):
         alive = pulsed()
         if alive is None:
@@ -48,5 +49,7 @@ def _beat(pulsed: weakref.ref[Pulsed], stop: threading.Event) -> None:
         try:
             alive.pulse()
         except Exception as error:  # noqa: BLE001 - the next one may get through; if none does, the lease runs out
-            logger.warning("%s", str(error))  # a kept record must not keep what is served
+            if str(error) != said:
+                said = str(error)
+                logger.warning("%s", said)  # a kept record must not keep what is served
         del alive

@@ -76,7 +76,7 @@ def run(
             herald.reason = this.reason
             owner.end(this.reason)
         except KeyboardInterrupt as interrupt:
-            this.stop("interrupted")
+            this.interrupt()
             herald.reason = "interrupted"
             write_down(owner.end, herald.reason)
             interrupt.add_note(_kept(owner))
@@ -181,7 +181,7 @@ def _work_together(this: Run) -> None:
             threading.Thread(target=work, args=(hand,), name=f"fairway worker {i}", daemon=True).start()
         wait()
     except KeyboardInterrupt:
-        this.stop("interrupted")
+        this.interrupt()
         try:
             wait()
         except KeyboardInterrupt:

@@ -159,6 +159,10 @@ class RemoteHand(Hand):
         except Exception as error:  # above all, that the log cannot be written
             write_down(partial(self._owner.give_up, number, describe(error), retry=0))
             raise
+        while not line.inbox.empty():  # it may be done, and not be heard yet
+            message = line.inbox.get()
+            if isinstance(message, Done):
+                return self._finish(line, message)
         self._owner.give_up(number, self._run.ending, retry=0)
         self.close()
         return Outcome(number, failed=True)

@@ -136,6 +136,11 @@ class Run:
         for hand in self.hands:
             hand.cut()
 
+    def interrupt(self) -> None:
+        """End early at a Ctrl-C: not even a database that is away is waited for."""
+        self._owner.journal.outage.hurry()
+        self.stop("interrupted")
+
     def waits(self) -> list[str]:
         """What it waits for past the time, in sentences."""
         return [sentence for hand in self.hands if (sentence := hand.waits())]

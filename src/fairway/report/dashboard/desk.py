@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,6 +13,7 @@ import sqlalchemy as sa
 from fairway.errors import StorageError, UsageError
 from fairway.report.dashboard.watch import Feed, Watch, epoch, event, sentence
 from fairway.report.templates import compact
+from fairway.storage.files import mark, path_of
 from fairway.storage.sql import Database, Stored, public
 from fairway.text import shown
 
@@ -38,14 +38,11 @@ class Desk:
 
     def _mark(self) -> tuple[int, int] | None:
         """The identity of the database file, which changes when the file is replaced."""
-        parsed = sa.make_url(self.url)
-        if parsed.get_backend_name() != "sqlite" or not parsed.database:
-            return None
+        path = path_of(sa.make_url(self.url))
         try:
-            found = Path(parsed.database).stat()
+            return None if path is None else mark(path)
         except OSError:
             raise UsageError(f"{self.shown}: there is no such file") from None
-        return found.st_dev, found.st_ino
 
     def database(self) -> Database:
         """The database that is there now: a file may have been deleted or replaced."""
