@@ -55,7 +55,7 @@ class Callback:
     # `study: Any`, since a study is built on this module. A subclass may say `fw.Study`.
 
     def on_run_start(self, study: Any) -> None:
-        """`optimize` was called; no trial has begun yet."""
+        """`optimize` was called; first trials may have begun by now."""
 
     def on_new_best(self, study: Any, best: Best) -> None:
         """There is a new best feasible checkpoint, be it in the middle of a trial, or another process's.
