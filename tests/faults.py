@@ -1,7 +1,8 @@
 """Runs that are killed with SIGKILL at random moments, and what must hold after each.
 
 The study opens; every trial whose `tell` had returned is there; no number is used twice; `verify` finds every decision
-as it was taken; and the study goes on. `make faults` does this a thousand times, CI some sixty times.
+as it was taken; and the study goes on. `make faults` does this a thousand times, CI some sixty times. It then runs the
+attacks of `tests/attack` with as many draws.
 """
 
 from __future__ import annotations
@@ -213,6 +214,12 @@ def drop_database(server, url):
         engine.dispose()
 
 
+def attacks(number):
+    """Hostile texts, jumping clocks and nonsense (`tests/attack`), this many of each; how many runs of them failed."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(Path(__file__).parent / "attack")]
+    return subprocess.run(command, env={**os.environ, "FAIRWAY_ATTACKS": str(number)}, check=False).returncode
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1000)
@@ -235,6 +242,7 @@ def main():
                 counts[f"{scenario} on {database}"] += 1
                 sys.stdout.write(f"run {run}, {scenario} on {database}: {found}\n")
             drop_database(server, url)
+    counts["failed"] += attacks(given.runs)
     for kind, count in sorted(counts.items()):
         sys.stdout.write(f"{count:5d} {kind}\n")
     sys.exit(1 if counts["failed"] else 0)

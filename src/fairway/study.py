@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 
     from fairway.engine.certificate import Certificate
     from fairway.runners.certify import Evaluate
-
-logger = logging.getLogger("fairway")
 
 
 class Study:

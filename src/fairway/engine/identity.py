@@ -68,13 +68,20 @@ class Identity:
         mine = self.to_json()
         for part in ("space", "objective", "constraints"):
             there, here = stored.get(part), mine[part]
-            if part == "objective" and isinstance(there, Mapping):  # what is known of its best value may change
-                there, here = {**there, "best": None}, {**here, "best": None}
+            if part != "space":
+                there, here = _lasting(there), _lasting(here)
             difference = _difference(there, here)
             if difference:
                 raise UsageError(
                     f"the study in this storage has another {part}: {difference}; give this one another name"
                 )
+
+
+def _lasting(part: Any) -> Any:
+    """An objective or a list of constraints without what may change: the best value known, the price of a check."""
+    if isinstance(part, list):
+        return [_lasting(each) for each in part]
+    return {k: v for k, v in part.items() if k not in ("best", "cost")} if isinstance(part, dict) else part
 
 
 def _difference(there: Any, here: Any, path: str = "") -> str:

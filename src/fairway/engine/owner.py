@@ -7,7 +7,6 @@ processes that it runs trials in: it writes for them, and passes on what they ha
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -29,11 +28,10 @@ from fairway.engine.trial import Trial
 from fairway.errors import StorageError, UsageError
 from fairway.feasibility import Checkpoint
 from fairway.history import History
+from fairway.logs import logger
 from fairway.parameters import Value
 from fairway.seeds import fresh_seed, stream, trial_seed
 from fairway.terminators.terminator import Verdict
-
-logger = logging.getLogger("fairway")
 
 
 class Owner:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -10,10 +9,9 @@ from typing import Any, NamedTuple, Protocol
 from fairway.checks import whole
 from fairway.engine.owner import Owner
 from fairway.errors import FairwayError, SpaceExhausted, StudyFailed, UsageError
+from fairway.logs import logger
 from fairway.runners.evaluate import describe
 from fairway.runners.limits import Limits
-
-logger = logging.getLogger("fairway")
 
 _HOPELESS = 3  # failures before any success; after so many the function is broken rather than unlucky
 

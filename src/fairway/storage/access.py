@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,11 +26,13 @@ def public(url: str) -> str:
 
     >>> public("postgresql://me:secret@host/db?sslpassword=secret")
     'postgresql://me:***@host/db'
+    >>> public("postgresql://me:secret@host:port/db")
+    'postgresql://me:***@host:port/db'
     """
     try:
         return sa.make_url(url).difference_update_query(["password", "sslpassword"]).render_as_string()
-    except ArgumentError:
-        return url
+    except (ArgumentError, ValueError):
+        return re.sub(r"(://[^:@/]*:)[^@]*@", r"\1***@", url)
 
 
 class Access:
@@ -39,9 +42,13 @@ class Access:
         self.url = url
         self.shown = public(url)
         try:
+            url.encode()  # half a character is no part of an address
             parsed = sa.make_url(url)
-            if parsed.drivername == "postgresql":
-                parsed = parsed.set(drivername="postgresql+psycopg")
+        except (ArgumentError, ValueError) as error:
+            raise UsageError(f"storage={self.shown!r}: {_EXPECTED}") from error
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        try:
             if parsed.get_backend_name() not in ("sqlite", "postgresql"):
                 raise UsageError(f"storage={self.shown!r}: {_EXPECTED}")
             self.is_sqlite = parsed.get_backend_name() == "sqlite"

@@ -86,7 +86,7 @@ def _lives(where: str, process: int, age: float, *, connected: bool) -> bool:
     """Whether a worker lives, of a process on some machine, so many seconds after its last sign of life."""
     place, _, start = where.partition(_SINCE)
     if place != machine():
-        return connected or age <= LEASE_SECONDS
+        return connected or abs(age) <= LEASE_SECONDS  # a sign of life from the future: the clock was set back since
     found = began(process)
     if found and start:
         return found == start

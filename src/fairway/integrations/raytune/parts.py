@@ -6,7 +6,6 @@ Each holds a bridge, a study of ours whose trials have Tune's ids and report by 
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +25,7 @@ from fairway.errors import SpaceExhausted, UsageError
 from fairway.integrations.bridge import Bridge
 from fairway.integrations.raytune.report import MEASURED, Board
 from fairway.integrations.raytune.spaces import Table
+from fairway.logs import logger
 from fairway.parameters import Parameter, Value
 from fairway.problem import Problem
 from fairway.samplers.sampler import Sampler
@@ -33,8 +33,6 @@ from fairway.space import Space
 from fairway.stoppers.stopper import Stopper
 from fairway.study import Study
 from fairway.terminators.terminator import Terminator
-
-logger = logging.getLogger("fairway")
 
 
 class TuneBridge(Bridge[str]):
