@@ -6,7 +6,6 @@ never ends a run; when the run is over, what is left in the queues is delivered,
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 import time
@@ -17,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 from fairway.engine.owner import Owner
 from fairway.engine.record import Best, TrialRecord
 from fairway.errors import UsageError
+from fairway.logs import logger
 from fairway.runners.evaluate import located
 from fairway.terminators.terminator import Verdict
 from fairway.text import counted, shown
 
 if TYPE_CHECKING:
     from fairway.engine.certificate import Certificate  # scipy takes its time to load
-
-logger = logging.getLogger("fairway")
 
 _LOOK_SECONDS = 0.1  # between looks for a new best in the middle of trials
 _PATIENCE_SECONDS = 60.0  # for one call to return, once the run is over
