@@ -13,6 +13,7 @@ from tensorboard.plugins.hparams.api_pb2 import STATUS_FAILURE, STATUS_SUCCESS
 from tensorboard.util import tensor_util
 
 from fairway.integrations.tensorboard import TensorBoardTracker
+from fairway.letters import plain
 
 SPACE = {
     "rate": fw.Float(0.0, 1.0),
@@ -112,6 +113,25 @@ def test_a_trial_that_was_cut_off_while_it_was_written_is_written_again(logged):
     (tracker.folder / "trial-00002" / "fairway-logged").unlink()
     make(tmp_path).optimize(train, trials=1, callbacks=[TensorBoardTracker(tmp_path / "runs", report=False)])
     assert len(read(tracker.folder / "trial-00002").Scalars("auc")) == 3
+
+
+@pytest.mark.parametrize("text", ["\x1b[31m", "\ud800", "a/../../b|c", "\u202e"])
+def test_hostile_texts_are_logged_in_the_study_s_own_folder(tmp_path, text):
+    space = {text: fw.Float(0.0, 1.0), "choice": fw.Choice([text, "plain"]), "mixed": fw.Choice([text, None])}
+    study = fw.Study(space, fw.Maximize("auc" + text), seed=0, name=text)
+
+    def fails(trial):
+        trial.note(**{text: text})
+        if trial.number:
+            raise ValueError(text)
+        return 0.5
+
+    tracker = TensorBoardTracker(tmp_path / "runs", report=False)
+    study.optimize(fails, trials=2, callbacks=[tracker])
+    assert tracker.folder.parent == tmp_path / "runs"
+    assert sorted(path.name for path in tracker.folder.iterdir()) == ["study", "trial-00000", "trial-00001"]
+    shown = read(tracker.folder / "trial-00000").Tags()["scalars"]
+    assert f"auc{plain(text)}" in shown
 
 
 def test_a_folder_that_cannot_be_written_ends_no_search(tmp_path, caplog):

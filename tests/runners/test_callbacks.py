@@ -22,7 +22,7 @@ class Notes(fw.Callback):
         self.threads.add(threading.get_ident())
 
     def on_run_start(self, study):
-        self.note("start", len(study.trials))
+        self.note("start", study.name)
 
     def on_new_best(self, study, best):
         self.note("best", best.number, best.step)
@@ -52,7 +52,7 @@ def test_a_callback_hears_of_the_start_each_trial_each_best_each_verdict_and_the
     study, notes = judged(fw.Plateau(2)), Notes()
     study.optimize(losses(0.5, 0.7, 0.4, 0.6, 0.6, 0.6), trials=6, callbacks=[notes])
     assert [what for what in notes.heard if what[0] != "verdict"] == [
-        ("start", 0),
+        ("start", "study"),
         ("best", 0, 1),
         ("end", 0, "completed"),
         ("end", 1, "completed"),
@@ -78,9 +78,9 @@ def test_a_second_run_and_a_resumed_study_tell_only_what_is_new(tmp_path):
         return fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), storage=f"sqlite:///{tmp_path / 'a.db'}")
 
     study = make()
-    assert run(study, 2) == [("start", 0), ("best", 0), ("end", 0), ("end", 1)]
-    assert run(study, 1) == [("start", 2), ("end", 2)]
-    assert run(make(), 1) == [("start", 3), ("best", 3), ("end", 3)]
+    assert run(study, 2) == [("start", "study"), ("best", 0), ("end", 0), ("end", 1)]
+    assert run(study, 1) == [("start", "study"), ("end", 2)]
+    assert run(make(), 1) == [("start", "study"), ("best", 3), ("end", 3)]
 
 
 def test_a_best_in_the_middle_of_a_trial_is_told_before_it_ends(make_study):

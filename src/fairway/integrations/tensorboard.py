@@ -20,6 +20,7 @@ from fairway.engine.certificate import Certificate
 from fairway.engine.record import Best
 from fairway.errors import MissingDependency, UsageError
 from fairway.integrations.tracking import Entry, Tracker, described, measured_at
+from fairway.letters import plain
 from fairway.parameters import Choice, Float, Int, Parameter
 from fairway.study import Study
 
@@ -70,10 +71,10 @@ class TensorBoardTracker(Tracker):
 
     def open(self, study: Study, key: str) -> Collection[int]:
         self._folder = self._root / re.sub(r"[^\w\-.]", "_", key)
-        self._texts = {name for name, parameter in study.space.items() if _is_mixed(parameter)}
+        self._texts = {plain(name) for name, parameter in study.space.items() if _is_mixed(parameter)}
         if not (self._folder / "study").exists():
-            hparams = [summary_v2.HParam(name, _domain(parameter)) for name, parameter in study.space.items()]
-            metrics = [summary_v2.Metric(f"best/{name}") for name in study.problem.metrics]
+            hparams = [summary_v2.HParam(plain(name), _domain(parameter)) for name, parameter in study.space.items()]
+            metrics = [summary_v2.Metric(f"best/{plain(name)}") for name in study.problem.metrics]
             about = "\n".join(f"| {name} | {text.replace('|', '/')} |" for name, text in described(study).items())
             self._write(summary_v2.hparams_config_pb(hparams, metrics))
             self._write(_text("study", f"| | |\n| --- | --- |\n{about}"))
@@ -146,8 +147,9 @@ def _domain(parameter: Parameter) -> Any:
     if isinstance(parameter, Int):
         return summary_v2.IntInterval(int(parameter.low), int(parameter.high))
     assert isinstance(parameter, Choice)
-    options = [str(option) for option in parameter.options] if _is_mixed(parameter) else list(parameter.options)
-    return summary_v2.Discrete(options)
+    mixed = _is_mixed(parameter)
+    texts = [plain(str(option)) if mixed or isinstance(option, str) else option for option in parameter.options]
+    return summary_v2.Discrete(texts)
 
 
 def _over(entry: Entry) -> Any:

@@ -7,7 +7,6 @@ trial has ended. So reports by step cost nothing while the trial runs, wherever 
 from __future__ import annotations
 
 import json
-import logging
 import math
 import tempfile
 from abc import ABC, abstractmethod
@@ -21,14 +20,14 @@ from fairway.engine.certificate import Certificate
 from fairway.engine.events import Status
 from fairway.engine.record import Best, TrialRecord
 from fairway.errors import MissingDependency
+from fairway.letters import plain
+from fairway.logs import logger
 from fairway.parameters import Value
 from fairway.report import certificates, page
 from fairway.report.view import View, read_curves
 from fairway.runners.callbacks import Callback
 from fairway.study import Study
 from fairway.text import goal, limit, shown
-
-logger = logging.getLogger("fairway")
 
 _MOST_ROWS = 1000  # of a trial's reports; longer ones are thinned
 _LONGEST = 500  # letters of a text
@@ -132,7 +131,7 @@ class Tracker(Callback, ABC):
         courses = study.owner.ledger.courses
         if not courses:
             return False
-        key = f"{study.name}-{datetime.fromtimestamp(courses[0].began, UTC):%Y%m%d-%H%M%S-%f}"
+        key = f"{plain(study.name)}-{datetime.fromtimestamp(courses[0].began, UTC):%Y%m%d-%H%M%S-%f}"
         if key != self._key:
             self._logged, self._key = set(self.open(study, key)), key
         return True
@@ -158,16 +157,16 @@ def described(study: Study) -> dict[str, str]:
     algorithms = {"sampler": study.sampler, "stopper": study.stopper, "terminator": study.terminator}
     return {
         "goal": goal(study.problem),
-        **{f"limit.{each.metric}": limit(each) for each in study.problem.constraints},
+        **{f"limit.{plain(each.metric)}": limit(each) for each in study.problem.constraints},
         **{name: shown(repr(each), _LONGEST) for name, each in algorithms.items() if each is not None},
         "seed": str(study.seed),
-        **{f"space.{name}": shown(repr(parameter), _LONGEST) for name, parameter in study.space.items()},
+        **{f"space.{plain(name)}": shown(repr(parameter), _LONGEST) for name, parameter in study.space.items()},
     }
 
 
 def measured_at(best: Best) -> dict[str, float]:
     """The metrics of a new best checkpoint, as they are logged of the study."""
-    return {f"best/{name}": value for name, value in best.metrics.items() if value is not None}
+    return {f"best/{plain(name)}": value for name, value in best.metrics.items() if value is not None}
 
 
 def _living_others(study: Study) -> set[int]:
@@ -179,7 +178,7 @@ def _living_others(study: Study) -> set[int]:
 
 
 def _entry(study: Study, trial: TrialRecord) -> Entry:
-    course, metrics = study.owner.ledger.courses[trial.number], study.problem.metrics
+    course, metrics = study.owner.ledger.courses[trial.number], [plain(name) for name in study.problem.metrics]
     curves = read_curves(study.log, study.problem, [trial.number])
     series: list[tuple[int, float, dict[str, float]]] = []
     if trial.number in curves:
@@ -190,17 +189,17 @@ def _entry(study: Study, trial: TrialRecord) -> Entry:
         for step, seconds, objective, values in rows:
             known = zip(metrics, (objective, *values), strict=True)
             series.append((step, course.began + seconds, {name: v for name, v in known if math.isfinite(v)}))
-    result = {f"best/{name}": value for name, value in trial.metrics.items() if value is not None}
+    result = {f"best/{plain(name)}": value for name, value in trial.metrics.items() if value is not None}
     result |= {} if trial.step is None else {"best/step": float(trial.step)}
     feasible = {None: "unknown", True: "yes", False: "no"}[trial.feasible]
     return Entry(
         trial.number,
         trial.status,
-        trial.params,
+        {plain(name): plain(v) if isinstance(v, str) else v for name, v in trial.params.items()},
         series,
         result | {"training_seconds": trial.training_seconds, "check_seconds": trial.check_seconds},
         {"status": trial.status, "reason": shown(trial.reason, _LONGEST), "feasible": feasible}
-        | {f"note.{name}": shown(note, _LONGEST) for name, note in trial.notes.items()},
+        | {f"note.{plain(name)}": shown(note, _LONGEST) for name, note in trial.notes.items()},
         course.began,
         course.ended,
     )
@@ -213,5 +212,5 @@ def _results(study: Study, reason: str) -> tuple[dict[str, float], dict[str, str
     texts = {"ended": shown(reason, _LONGEST)}
     if best is not None:
         texts |= {"best.trial": str(best.number), "best.step": str(best.step)}
-        texts |= {f"best.params.{name}": shown(value, _LONGEST) for name, value in best.params.items()}
+        texts |= {f"best.params.{plain(name)}": shown(value, _LONGEST) for name, value in best.params.items()}
     return numbers, texts

@@ -56,18 +56,15 @@ class WandbTracker(Tracker):
         self._id = self._group = self._process = ""
         self._about: Mapping[str, str] = {}
         self._run: Any = None  # the study's, while it is open
-        self._earlier: set[int] = set()  # trials that had ended when the run began
 
-    def on_run_start(self, study: Study) -> None:
-        """Take note of earlier trials, which are not logged again."""
-        self._earlier = {n for n, course in enumerate(study.owner.ledger.courses) if course.status != "running"}
-        if self._is_open(study):
-            self._logged |= self._earlier
+    def on_run_start(self, study: Study) -> None:  # noqa: ARG002
+        """Nothing: offline, it cannot know which earlier trials are missing."""
+        self._missed = []
 
     def open(self, study: Study, key: str) -> Collection[int]:
         self._id, self._group, self._about = re.sub(r"[^\w\-]", "_", key)[-100:], study.name, described(study)
         self._process = f"study-{study.owner.referee.worker}"
-        return self._earlier
+        return ()
 
     def log_trial(self, entry: Entry) -> None:
         run = self._begin("trial", str(entry.number), f"trial {entry.number}", dict(entry.params), [entry.status])

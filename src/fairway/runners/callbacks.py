@@ -6,7 +6,6 @@ never ends a run; when the run is over, what is left in the queues is delivered,
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 import time
@@ -17,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 from fairway.engine.owner import Owner
 from fairway.engine.record import Best, TrialRecord
 from fairway.errors import UsageError
+from fairway.logs import logger
 from fairway.runners.evaluate import located
 from fairway.terminators.terminator import Verdict
 from fairway.text import counted, shown
 
 if TYPE_CHECKING:
     from fairway.engine.certificate import Certificate  # scipy takes its time to load
-
-logger = logging.getLogger("fairway")
 
 _LOOK_SECONDS = 0.1  # between looks for a new best in the middle of trials
 _PATIENCE_SECONDS = 60.0  # for one call to return, once the run is over
@@ -55,7 +53,7 @@ class Callback:
     # `study: Any`, since a study is built on this module. A subclass may say `fw.Study`.
 
     def on_run_start(self, study: Any) -> None:
-        """`optimize` was called; no trial has begun yet."""
+        """`optimize` was called; first trials may have begun by now."""
 
     def on_new_best(self, study: Any, best: Best) -> None:
         """There is a new best feasible checkpoint, be it in the middle of a trial, or another process's.

@@ -18,9 +18,8 @@ from typing import Any
 
 from fairway.engine.owner import Owner
 from fairway.engine.record import named_errors
+from fairway.logs import logger
 from fairway.text import measured, shown
-
-logger = logging.getLogger("fairway")
 
 _PLAIN_SECONDS = 10.0  # between plain lines, unless there is a new best
 _LOOK_SECONDS = 0.5  # between looks for a new best, and between pictures in a notebook
