@@ -5,14 +5,15 @@ Rows are only ever appended to shared buffers, so a snapshot is a set of views: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairway import feasibility
+from fairway.derived import Derived, Keys
 from fairway.feasibility import Checkpoint
 from fairway.problem import Problem
 from fairway.space import Space
@@ -66,35 +67,53 @@ class History:
     folds: NDArray[np.int64]
     pending: NDArray[np.float64]
     means: Means | None = None  # if trials were reported fold by fold
+    derived: Derived = field(default_factory=Derived, repr=False)  # shared with later snapshots of the same study
 
     def __len__(self) -> int:
         return len(self.number)
 
     def first(self, n: int) -> History:
         """The snapshot as it was when n trials had finished and none was running."""
-        columns = {item.name: getattr(self, item.name)[:n] for item in fields(self)[3:-2]}
+        columns = {item.name: getattr(self, item.name)[:n] for item in fields(self)[3:-3]}
         if self.means is not None:
             columns["loss"] = columns["lowest"] = self.means.moved(columns["folds"])
         return replace(self, **columns, pending=self.pending[:0])
 
     def is_new(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Whether each of the points (k, d), as returned by `Space.snap`, is neither tried nor running."""
-        seen = np.concatenate([self.space.fingerprints(self.x), self.space.fingerprints(self.pending)])
-        return ~np.isin(self.space.fingerprints(x), seen)
+        n = len(self)
+        tried = self.derived.first_with(n, lambda since: self.space.fingerprints(self.x[since:]))
+        running = set(self.space.fingerprints(self.pending).tolist())
+        asked = self.space.fingerprints(x).tolist()
+        return np.array([each not in running and tried.get(each, n) >= n for each in asked], np.bool_)
+
+    def ranked(self, name: str, keys: Callable[[int], Keys]) -> NDArray[np.intp]:
+        """The row indices (n,), sorted by columns, the most important first, and then by number; NaN last.
+
+        `keys` computes the columns from a row on. The order is kept under its name, so that after one more trial only
+        that one is placed; `name` must say all that the columns depend on.
+        """
+        if self.means is not None:  # losses move when folds are added
+            return np.lexsort([*reversed(keys(0))])
+        return self.derived.order(name, len(self), keys)
 
     def beyond(self, i: int) -> NDArray[np.float64]:
         """Each row's excess (n,) over the limit of constraint i, in the metric's unit; inf for NaN, NaN if unknown."""
-        return self._over(self.bounds, i)
+        return self._over("bounds", i)
 
     def late_beyond(self, i: int) -> NDArray[np.float64]:
         """`beyond` late in training: what an untrained model kept is no evidence for a trained one."""
-        return self._over(self.late, i)
+        return self._over("late", i)
 
-    def _over(self, bounds: NDArray[np.float64], i: int) -> NDArray[np.float64]:
+    def _over(self, column: str, i: int) -> NDArray[np.float64]:
         constraint = self.problem.constraints[i]
-        over = constraint.sign * (bounds[:, i] - constraint.threshold)
-        over[np.isnan(over) & np.isinf(self.violation)] = np.inf
-        return np.asarray(over)
+
+        def since(row: int) -> NDArray[np.float64]:
+            over = constraint.sign * (getattr(self, column)[row:, i] - constraint.threshold)
+            over[np.isnan(over) & np.isinf(self.violation[row:])] = np.inf
+            return np.asarray(over)
+
+        return self.derived.column(f"{column} {i}", len(self), since)
 
     @property
     def provisional(self) -> NDArray[np.bool_]:
@@ -125,7 +144,7 @@ class History:
     @property
     def order(self) -> NDArray[np.intp]:
         """The row indices from best to worst: feasible, infeasible, unknown, failed."""
-        return feasibility.order(self.loss, self.violation)
+        return self.ranked("order", lambda since: feasibility.keys(self.loss[since:], self.violation[since:]))
 
     @property
     def best_first(self) -> NDArray[np.intp]:
@@ -186,6 +205,7 @@ class Columns:
         self._n = 0
         self._means = Means()
         self._by_fold = False  # whether any trial was reported fold by fold
+        self._derived = Derived()
 
     def append(
         self,
@@ -251,4 +271,5 @@ class Columns:
             view.flags.writeable = False
         if self._by_fold:
             views["loss"] = views["lowest"] = self._means.moved(views["folds"])
-        return History(self._space, self._problem, self._seed, **views, means=self._means if self._by_fold else None)
+        means = self._means if self._by_fold else None
+        return History(self._space, self._problem, self._seed, **views, means=means, derived=self._derived)

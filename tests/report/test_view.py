@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
-from fairway.engine.ledger import Course, Ledger
+from fairway.engine.course import Course
+from fairway.engine.ledger import Ledger
 from fairway.history import History
 from fairway.report.charts.curves import one_curve
 from fairway.report.view import Curve, View

@@ -96,6 +96,11 @@ class Axes:
         return out
 
 
+def thinned(n: int) -> NDArray[np.intp]:
+    """The places of the points that a density of n points is made of: all of them, or evenly spaced ones."""
+    return np.linspace(0, n - 1, min(n, _MOST_POINTS)).astype(np.intp)
+
+
 class Parzen:
     """A density over the unit cube with a kernel around each point (n, d); uniform without points.
 
@@ -103,8 +108,7 @@ class Parzen:
     """
 
     def __init__(self, axes: Axes, points: Points, kernel: Kernel, *, ranked: bool = False) -> None:
-        if len(points) > _MOST_POINTS:
-            points = points[np.linspace(0, len(points) - 1, _MOST_POINTS).astype(np.intp)]
+        points = points[thinned(len(points))]
         self._axes, self._c, self._kernel = axes, points, kernel
         n = len(points)
         weights = np.arange(n, 0, -1) * (2 / (n + 1)) if ranked else np.ones(n)  # they sum to n; the prior weighs 1

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from fairway.engine.ledger import Course
+from fairway.engine.course import Course
 from fairway.parameters import Choice, Float, Int, Parameter
 from fairway.report.certificates import badge, section
 from fairway.report.chart import Chart

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from fairway import feasibility
 from fairway.engine.certificate import Certificate, certificate
 from fairway.engine.certification import latest
+from fairway.engine.course import Course
 from fairway.engine.events import Judged, Opened, Reported, Status
 from fairway.engine.identity import Identity
-from fairway.engine.ledger import Course, Ledger
+from fairway.engine.ledger import Ledger
 from fairway.engine.log import Log
 from fairway.engine.record import TrialRecord
 from fairway.errors import StorageError, UsageError
