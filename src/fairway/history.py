@@ -159,16 +159,24 @@ class Means:
     the folds is corrected by the mean change, from k folds to all, in trials that completed them.
     """
 
-    def __init__(self) -> None:
-        self._raw: list[float] = []  # the loss of each row, as measured
-        self._of: list[int] = []
-        self._changes: list[tuple[int, int, int, float]] = []  # row, folds, folds in all, loss minus that after `folds`
+    def __init__(
+        self, raw: Sequence[float] = (), of: Sequence[int] = (), changes: Sequence[tuple[int, int, int, float]] = ()
+    ) -> None:
+        self._raw = list(raw)  # the loss of each row, as measured
+        self._of = list(of)
+        self._changes = list(changes)  # row, folds, folds in all, loss minus that after `folds`
 
     def append(self, loss: float, of: int, some: Mapping[int, float]) -> None:
         """Add a row; if it has all folds, `some` gives its losses after fewer."""
         self._changes += [(len(self._raw), folds, of, loss - mean) for folds, mean in some.items()]
         self._raw.append(loss)
         self._of.append(of)
+
+    def without(self, row: int) -> Means:
+        """The same without one row."""
+        kept = (change for change in self._changes if change[0] != row)
+        changes = [(at - (at > row), folds, of, change) for at, folds, of, change in kept]
+        return Means(self._raw[:row] + self._raw[row + 1 :], self._of[:row] + self._of[row + 1 :], changes)
 
     def of(self, n: int) -> NDArray[np.int64]:
         """The final number of folds, for each of the first n rows."""
@@ -257,6 +265,12 @@ class Columns:
         for name, cell in cells.items():
             self._buffers[name][self._n] = cell
         self._n += 1
+
+    def remove(self, number: int) -> None:
+        """Take a trial out, and leave the snapshots as they are."""
+        row = self._buffers["number"][: self._n].tolist().index(number)
+        self._buffers = {name: np.delete(buffer, row, axis=0) for name, buffer in self._buffers.items()}
+        self._n, self._means, self._derived = self._n - 1, self._means.without(row), Derived()
 
     def _bounds(self, values: Sequence[float | None], errors: Sequence[float | None]) -> list[float]:
         known = [np.nan if value is None else value for value in values]

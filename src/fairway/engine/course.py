@@ -23,7 +23,6 @@ class Course:
 
     params: Mapping[str, Value]
     worker: int
-    x: NDArray[np.float64]
     began: float
     times_lost: int = 0  # trials of this configuration before it, each lost with its worker
     ended: float = math.nan

@@ -8,9 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fairway import feasibility
 from fairway.engine.certification import Certification
 from fairway.engine.course import Course, height, with_reports
+from fairway.engine.courses import Courses
 from fairway.engine.events import (
     Asked,
     Ended,
@@ -60,8 +64,9 @@ class Ledger:
         self.columns = Columns(space, problem, seed)
         self.workers = 0  # that ever joined
         self.opened: Mapping[str, Any] | None = None  # of what study this is the log
-        self.courses: list[Course] = []
+        self.courses = Courses()
         self.running: dict[int, Course] = {}
+        self.points: dict[int, NDArray[np.float64]] = {}  # of the running trials, in the unit cube
         self.given_up: GivenUp[Course] = GivenUp()
         self.counts: dict[Status, int] = {"completed": 0, "stopped": 0, "failed": 0}
         self.last_stop = ""
@@ -85,10 +90,10 @@ class Ledger:
     def still(self) -> Ledger:
         """A snapshot; copies only the running trials."""
         still = copy.copy(self)
-        still.courses = list(self.courses)
+        still.courses, still.points = self.courses.still(), dict(self.points)
         still.running = {number: copy.copy(course) for number, course in self.running.items()}
         for number, course in still.running.items():
-            still.courses[number] = course
+            still.courses.replace(number, course)
         still.given_up, still.counts, still.verdicts = self.given_up.still(), dict(self.counts), list(self.verdicts)
         still.certifications = [Certification(one.sealed, list(one.tests)) for one in self.certifications]
         still.terminators, still.columns = dict(self.terminators), copy.copy(self.columns)
@@ -129,7 +134,11 @@ class Ledger:
         self.later = {**self.later, number: {**self.later.get(number, {}), **event.notes}}
         if number is not None and number < len(self.courses):
             course = self.courses[number]
-            course.notes = {**course.notes, **event.notes}
+            noted = {**course.notes, **event.notes}
+            if number in self.running:
+                course.notes = noted
+            else:
+                self.courses.replace(number, replace(course, notes=noted))
 
     def _tested(self, event: Tested) -> None:
         if event.certification >= len(self.certifications):
@@ -140,8 +149,9 @@ class Ledger:
         if event.number != len(self.courses):
             raise StorageError(f"the log asks for trial {event.number} where {len(self.courses)} is due: it is damaged")
         times_lost = self.given_up.take(event).times_lost
-        course = Course(event.params, event.worker, self._space.encode(event.params), event.at, times_lost)
+        course = Course(event.params, event.worker, event.at, times_lost)
         self.courses.append(course)
+        self.points[event.number] = self._space.encode(event.params)
         self.running[event.number] = course
         self.ended = None
 
@@ -197,13 +207,9 @@ class Ledger:
         self.train_saved_ns += saved
         if as_it_ran is not None:
             self.given_up.keep(event.number, Lost(as_it_ran, self.last_failure, saved))
-        self._append_row(event.number, course)
-
-    def _append_row(self, number: int, course: Course) -> None:
-        """Add a trial that has ended to the columns."""
         self.columns.append(
-            number,
-            course.x,
+            event.number,
+            self.points.pop(event.number),
             None if course.status == "failed" else course.checkpoint,
             (course.train_ns + course.check_ns) / 1e9,
             partial=course.status == "stopped",
@@ -212,6 +218,7 @@ class Ledger:
             late=course.late,
             reached=course.last_step,
         )
+        self.courses.end(event.number)
 
     def _revived(self, event: Revived) -> None:
         """Take back that a trial was given up; it runs, until the event after this."""
@@ -219,15 +226,13 @@ class Ledger:
         if lost is None:
             return
         lost.course.notes = {**lost.course.notes, **self.later.get(number, {})}
-        self.courses[number] = self.running[number] = lost.course
+        self.running[number] = lost.course
+        self.courses.resume(number, lost.course)
+        self.points[number] = self._space.encode(lost.course.params)
         self.counts["failed"] -= 1
         self.train_saved_ns -= lost.train_saved_ns
         self.last_failure = "" if self.last_failure == lost.failure else self.last_failure
-        finished = self.columns.snapshot([]).number.tolist()
-        self.columns = Columns(self._space, self._problem, self._seed)
-        for other in finished:
-            if other != number:
-                self._append_row(other, self.courses[other])
+        self.columns.remove(number)
 
     def summed(self, told: Told, batch: Reported | None) -> Told:
         """The end of a trial with what is known of it, once its last reports are added."""
@@ -243,7 +248,14 @@ class Ledger:
 
     def history(self) -> History:
         """A snapshot for samplers and terminators."""
-        return self.columns.snapshot([course.x for course in self.running.values()])
+        return self.columns.snapshot([*self.points.values()])
+
+    def cube(self) -> NDArray[np.float64]:
+        """Every trial as a point of the unit cube, by number."""
+        history, points = self.history(), np.empty((len(self.courses), len(self._space)))
+        points[history.number] = history.x
+        points[[*self.points]] = history.pending
+        return points
 
     def record(self, number: int) -> TrialRecord:
         """One trial, for people."""

@@ -150,13 +150,14 @@ def line(view: View) -> dict[str, Any]:
 def configuration(view: View, number: int) -> dict[str, Any]:
     """The parameters of one trial, with their ranges and where in these they lie, from 0 to 1."""
     course = view.courses[number]
+    x = view.space.encode(course.params)
     parameters = [
         {
             "name": shown(name, _CELL),
             "value": shown(_cell(course.params[name]), _TEXT),
             "exact": shown(course.params[name], _TEXT),
             "range": shown(_range(parameter), _CELL),
-            "at": _cell(float(course.x[i])) if not isinstance(parameter, Choice) else None,
+            "at": _cell(float(x[i])) if not isinstance(parameter, Choice) else None,
         }
         for i, (name, parameter) in enumerate(view.space.items())
         if name in course.params
