@@ -159,6 +159,8 @@ class Means:
     the folds is corrected by the mean change, from k folds to all, in trials that completed them.
     """
 
+    COLUMNS = "raw", "of", "changes"
+
     def __init__(
         self, raw: Sequence[float] = (), of: Sequence[int] = (), changes: Sequence[tuple[int, int, int, float]] = ()
     ) -> None:
@@ -171,6 +173,11 @@ class Means:
         self._changes += [(len(self._raw), folds, of, loss - mean) for folds, mean in some.items()]
         self._raw.append(loss)
         self._of.append(of)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """What it was made of, as arrays by name."""
+        parts = (np.array(self._raw), np.array(self._of, np.int64), np.array(self._changes).reshape(-1, 4))
+        return dict(zip(self.COLUMNS, parts, strict=True))
 
     def without(self, row: int) -> Means:
         """The same without one row."""
@@ -234,8 +241,7 @@ class Columns:
         `reached` are what the columns `lowest`, `late` and `reached` are made of, by default the checkpoint.
         """
         if self._n == len(self._buffers["number"]):
-            for name, old in self._buffers.items():
-                self._buffers[name] = np.concatenate([old, np.empty_like(old)])
+            self._grow()
         cells: dict[str, object] = {"number": number, "x": x, "seconds": seconds, "partial": partial}
         if checkpoint is None:
             cells |= dict.fromkeys(("loss", "values", "bounds", "violation", "lowest", "late", "noise"), np.nan)
@@ -266,11 +272,26 @@ class Columns:
             self._buffers[name][self._n] = cell
         self._n += 1
 
+    def _grow(self) -> None:
+        for name, old in self._buffers.items():
+            self._buffers[name] = np.concatenate([old, np.empty((max(64, len(old)), *old.shape[1:]), old.dtype)])
+
     def remove(self, number: int) -> None:
         """Take a trial out, and leave the snapshots as they are."""
         row = self._buffers["number"][: self._n].tolist().index(number)
         self._buffers = {name: np.delete(buffer, row, axis=0) for name, buffer in self._buffers.items()}
         self._n, self._means, self._derived = self._n - 1, self._means.without(row), Derived()
+
+    def rows(self) -> dict[str, NDArray[Any]]:
+        """All that is known, as arrays by name."""
+        return {name: buffer[: self._n] for name, buffer in self._buffers.items()} | self._means.columns()
+
+    def fill(self, rows: Mapping[str, NDArray[Any]]) -> None:
+        """Know what another one did (`rows`); for columns that are empty."""
+        self._buffers = {name: np.array(rows[name], buffer.dtype) for name, buffer in self._buffers.items()}
+        self._n = len(rows["number"])
+        self._means = Means(*(rows[name].tolist() for name in Means.COLUMNS))
+        self._by_fold = bool((rows["of"] > rows["folds"]).any())
 
     def _bounds(self, values: Sequence[float | None], errors: Sequence[float | None]) -> list[float]:
         known = [np.nan if value is None else value for value in values]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -249,6 +249,15 @@ class Ledger:
     def history(self) -> History:
         """A snapshot for samplers and terminators."""
         return self.columns.snapshot([*self.points.values()])
+
+    def fill(self, blocks: Sequence[bytes], trials: int, running: Mapping[int, Course], *, with_reports: bool) -> None:
+        """Take in so many trials that were packed, and those of them that run, with what they reported or without."""
+        self.courses = Courses(blocks, trials)
+        for number, course in running.items():
+            bare = Course(course.params, course.worker, course.began, course.times_lost, notes=course.notes)
+            self.running[number] = course if with_reports else bare
+            self.courses.resume(number, self.running[number])
+            self.points[number] = self._space.encode(course.params)
 
     def cube(self) -> NDArray[np.float64]:
         """Every trial as a point of the unit cube, by number."""

@@ -25,6 +25,7 @@ from fairway.engine.ledger import Ledger
 from fairway.engine.log import Log
 from fairway.engine.record import Best, named_errors
 from fairway.engine.referee import Referee
+from fairway.engine.snapshot import keep, restore
 from fairway.engine.trial import Trial
 from fairway.errors import StorageError, UsageError
 from fairway.feasibility import Checkpoint
@@ -34,6 +35,9 @@ from fairway.seeds import fresh_seed, stream, trial_seed
 from fairway.terminators.terminator import Verdict
 
 logger = logging.getLogger("fairway")
+
+
+_LONG = 3000  # events that take a moment to replay: a thousand trials
 
 
 class Owner:
@@ -53,8 +57,10 @@ class Owner:
         self._sampler = identity.sampler
         self._asking = threading.Lock()  # one proposal at a time, while reports continue
         self._judging = threading.Lock()  # one verdict at a time
+        self.journal.position = self._kept = restore(log, self.ledger, self.referee)  # the rest is replayed
         self.referee.worker = self.journal.join(self.identity.to_json(), founded=founded)
         logger.info("study with seed %d: %s", self.seed, identity)
+        self._keep(at_least=_LONG)
 
     @property
     def clock(self) -> Clock:
@@ -146,6 +152,7 @@ class Owner:
                 written = self._tell(trial.number, status, reason, notes=driver.notes)
                 self.journal.follow()
             driver.status = self.ledger.courses[trial.number].status
+            self._keep(at_least=10 * _LONG + self._kept // 2)
         return written and driver.status == status
 
     def tell_for(self, told: Told, rows: Reported | None) -> bool:
@@ -157,6 +164,7 @@ class Owner:
             if not written:
                 written = self._write(told, None)
                 self.journal.follow()
+            self._keep(at_least=10 * _LONG + self._kept // 2)
         return written
 
     def give_up(self, number: int, reason: str, *, retry: int) -> bool:
@@ -179,6 +187,19 @@ class Owner:
             gone = self.journal.roster.lost(others)
             for number in [n for n, course in self.ledger.running.items() if course.worker in gone]:
                 self.give_up(number, "lost its worker", retry=1)
+
+    def _keep(self, *, at_least: int) -> None:
+        """Keep a snapshot beside the log, if so many events were written since the last one."""
+        if self.journal.position - self._kept < at_least:
+            return
+        with self.lock:
+            self.journal.flush()  # what the referee ruled on must be in the log
+            self.journal.catch_up()
+            self._kept = self.journal.position
+            try:
+                keep(self.journal.log, self._kept, self.ledger, self.referee)
+            except StorageError as error:
+                logger.debug("no snapshot was kept: %s", error)  # the log has it all
 
     def _tell(
         self,
@@ -273,6 +294,7 @@ class Owner:
     def end(self, reason: str) -> None:
         """Write why a run ended."""
         self.journal.append(Ended(reason, self.clock.at()))
+        self._keep(at_least=_LONG)
         logger.info("ended: %s", reason)
 
 

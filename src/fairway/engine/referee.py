@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fairway import feasibility
@@ -21,6 +21,21 @@ from fairway.engine.payment import Pace
 from fairway.engine.steadiness import Steadiness
 from fairway.problem import Constraint, Problem
 from fairway.stoppers.stopper import Stopper, StopperState
+
+_KNOWN = (
+    "state",
+    "incumbent",
+    "bar",
+    "train_ns",
+    "train_rows",
+    "check_ns",
+    "checks",
+    "violated",
+    "check_rounds",
+    "_saved",
+    "_all_saved_rows",
+    "steadiness",
+)
 
 
 class Incumbent(NamedTuple):
@@ -73,6 +88,15 @@ class Referee:
             other = copy.deepcopy(self)
         other.worker, other.acts, other.seen = worker, 0, seen
         return other
+
+    def known(self) -> dict[str, Any]:
+        """All that it learned from reports."""
+        return {name: getattr(self, name) for name in _KNOWN}
+
+    def learn(self, known: Mapping[str, Any]) -> None:
+        """Know what another one did (`known`), and nothing else."""
+        for name in _KNOWN:
+            setattr(self, name, known[name])
 
     @property
     def saved(self) -> list[int]:

@@ -22,6 +22,7 @@ from fairway.engine.identity import Identity
 from fairway.engine.ledger import Ledger
 from fairway.engine.log import Log
 from fairway.engine.record import TrialRecord
+from fairway.engine.snapshot import restore
 from fairway.errors import StorageError, UsageError
 from fairway.problem import Problem
 from fairway.space import Space
@@ -81,6 +82,7 @@ class View:
         self.problem: Problem = self.identity.problem
         self._summaries = Ledger(self.space, self.problem, self.identity.seed or 0)
         self.ledger = self._summaries
+        self._at = restore(self.log, self._summaries)  # of the log, up to which the summaries are known
         self._certificate: tuple[int, Certificate] | None = None  # the latest and its number; it never changes
         self.update()
 
@@ -101,9 +103,10 @@ class View:
     def update(self) -> bool:
         """Read what was written since; whether there was anything."""
         with self._lock:
-            events, position = self.log.summary(self.position)
+            events, position = self.log.summary(self._at)
             if position == self.position:
                 return False
+            self._at = position
             for event in events:
                 self._summaries.replay(event)
             ledger = self._summaries.still()

@@ -7,9 +7,10 @@ and trials reads the small events and never the reports.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -175,6 +176,44 @@ class SqlLog:
         for i in range(0, len(wanted), _AT_ONCE):
             found += self._read(self._reports, trials=wanted[i : i + _AT_ONCE])
         return [event for event in found if isinstance(event, Reported)]
+
+    # What follows from the first events
+
+    def mark(self, position: int) -> str | None:
+        """The hash of the event before a position, as it is stored."""
+        event = schema.event.c
+        query = sa.select(event.body).where(event.study == self.study, event.position == position - 1)
+        with self._access.reading() as connection:
+            body = connection.execute(query).scalar()
+        return None if body is None else hashlib.sha256(body.encode()).hexdigest()
+
+    def keep(self, parts: Mapping[str, bytes]) -> None:
+        """Keep these parts and no others; only those that changed are written."""
+        table = schema.snapshot
+        table.create(self._access.engine, checkfirst=True)  # an older database has none
+        digests = {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
+        with self._access.writing() as connection:
+            there = sa.select(table.c.part, table.c.digest).where(table.c.study == self.study)
+            known = {str(name): str(digest) for name, digest in connection.execute(there)}
+            stale = [name for name, digest in known.items() if digests.get(name) != digest]
+            for i in range(0, len(stale), _AT_ONCE):
+                these = table.c.part.in_(stale[i : i + _AT_ONCE])
+                connection.execute(table.delete().where(table.c.study == self.study, these))
+            rows = [
+                {"study": self.study, "part": name, "digest": digest, "body": parts[name]}
+                for name, digest in digests.items()
+                if known.get(name) != digest
+            ]
+            connection.execute(table.insert(), rows)
+
+    def kept(self) -> Mapping[str, bytes]:
+        """The parts that were kept last."""
+        if not sa.inspect(self._access.engine).has_table(schema.snapshot.name):
+            return {}
+        table = schema.snapshot.c
+        with self._access.reading() as connection:
+            query = sa.select(table.part, table.body).where(table.study == self.study)
+            return {name: bytes(body) for name, body in connection.execute(query)}
 
     def _read(self, query: sa.Select[Any], **values: Any) -> Sequence[Event]:
         with self._access.reading() as connection:

@@ -1,0 +1,150 @@
+"""What follows from the first events of a log, kept beside it, so that a long study opens without replaying them all.
+
+A snapshot is derived, and never a second truth. It says up to which position it reaches, how the event before that
+reads, and what its parts hash to. One that does not fit the log, or was made by another version of fairway, is not
+used, and the whole log is replayed. It holds JSON and plain arrays: reading one runs no code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fairway.engine import courses, states
+from fairway.engine.certification import Certification
+from fairway.engine.events import from_json, to_json
+from fairway.engine.ledger import Ledger
+from fairway.engine.log import Log, Snapshots
+from fairway.engine.referee import Referee
+from fairway.engine.revival import Lost
+
+FORMAT = 1
+"""Of a snapshot, and of the states in it: one of another format is not used."""
+
+_PLAIN = ("workers", "opened", "counts", "last_stop", "last_failure", "ended", "train_saved_ns")
+_BESTS = ("best", "best_ignoring_limits")
+_EVENTS = ("verdicts", "searched")
+
+
+def keep(log: Log, position: int, ledger: Ledger, referee: Referee) -> bool:
+    """Keep what a log's first events led to; whether the log can, and all of it is plain."""
+    if not isinstance(log, Snapshots):
+        return False
+    try:
+        state = states.to_json(referee.known())
+    except states.NotPlainError:
+        return False  # a stopper of the user's own
+    trials = ledger.courses.packed()
+    parts = {f"trials {i}": block for i, block in enumerate(trials)}
+    parts |= {"columns": _arrays(ledger.columns.rows()), "ledger": _json(_plain(ledger)), "referee": _json(state)}
+    digests = {name: _digest(part) for name, part in parts.items()}
+    head = {
+        "format": FORMAT,
+        "position": position,
+        "mark": log.mark(position),
+        "stopper": states.to_json(referee.stopper),
+        "trials": len(ledger.courses),
+        "digests": digests,
+    }
+    log.keep({"head": _json(head), **parts})
+    return True
+
+
+def restore(log: Log, ledger: Ledger, referee: Referee | None = None) -> int:
+    """Fill a fresh ledger, and a fresh referee, from a log's snapshot: the position it reaches, 0 without one.
+
+    Without a referee, running trials come without their reports, as in a summary.
+    """
+    if not isinstance(log, Snapshots):
+        return 0
+    parts = log.kept()
+    if not parts:
+        return 0
+    try:
+        head = json.loads(parts["head"])
+        if head["format"] != FORMAT or head["digests"] != {
+            name: _digest(part) for name, part in parts.items() if name != "head"
+        }:
+            return 0
+        if log.mark(head["position"]) != head["mark"]:
+            return 0
+        if referee is not None and head["stopper"] != json.loads(_json(states.to_json(referee.stopper))):
+            return 0
+        known = None if referee is None else states.from_json(json.loads(parts["referee"]))
+        rows, plain = _unarrays(parts["columns"]), json.loads(parts["ledger"])
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, states.NotPlainError):
+        return 0  # the log has it all
+    if referee is not None and known is not None:
+        referee.learn(known)
+        referee.seen = head["position"]
+    _fill(ledger, plain, head["trials"], parts, with_reports=referee is not None)
+    ledger.columns.fill(rows)
+    return int(head["position"])
+
+
+def _plain(ledger: Ledger) -> dict[str, Any]:
+    """What a ledger knows, apart from its trials and columns."""
+    lost = ledger.given_up.lost.items()
+    return {
+        **{name: getattr(ledger, name) for name in _PLAIN},
+        **{name: getattr(ledger, name) for name in _BESTS},
+        **{name: [to_json(event) for event in getattr(ledger, name)] for name in _EVENTS},
+        "terminators": [*ledger.terminators.items()],
+        "later": [*ledger.later.items()],
+        "certifications": [[to_json(one.sealed), *map(to_json, one.tests)] for one in ledger.certifications],
+        "running": [[number, courses.to_json(course)] for number, course in ledger.running.items()],
+        "queue": [to_json(waiting) for waiting in ledger.queue],
+        "withdrawn": [to_json(waiting) for waiting in ledger.given_up.withdrawn],
+        "lost": [
+            [number, courses.to_json(one.course), one.failure, one.train_saved_ns, one.runs_again]
+            for number, one in lost
+        ],
+    }
+
+
+def _fill(
+    ledger: Ledger, plain: Mapping[str, Any], trials: int, parts: Mapping[str, bytes], *, with_reports: bool
+) -> None:
+    for name in _PLAIN:
+        setattr(ledger, name, plain[name])
+    for name in _BESTS:
+        found = plain[name]
+        setattr(ledger, name, found and (found[0], courses.checkpoint(found[1])))
+    for name in _EVENTS:
+        setattr(ledger, name, [from_json(event) for event in plain[name]])
+    ledger.terminators = dict(plain["terminators"])
+    ledger.later = dict(plain["later"])
+    for sealed, *tests in plain["certifications"]:
+        ledger.certifications.append(Certification(from_json(sealed), [from_json(test) for test in tests]))  # type: ignore[arg-type, misc]
+    ledger.queue.extend(from_json(waiting) for waiting in plain["queue"])  # type: ignore[misc]
+    ledger.given_up.withdrawn.extend(from_json(waiting) for waiting in plain["withdrawn"])  # type: ignore[misc]
+    for number, course, *rest in plain["lost"]:
+        ledger.given_up.keep(number, Lost(courses.from_json(course), *rest))
+    blocks = [parts[f"trials {i}"] for i in range(-(-trials // courses.BLOCK))]
+    ledger.fill(
+        blocks, trials, {number: courses.from_json(row) for number, row in plain["running"]}, with_reports=with_reports
+    )
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _digest(part: bytes) -> str:
+    return hashlib.sha256(part).hexdigest()
+
+
+def _arrays(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+    written = io.BytesIO()
+    np.savez(written, allow_pickle=False, **arrays)
+    return written.getvalue()
+
+
+def _unarrays(part: bytes) -> dict[str, np.ndarray[Any, Any]]:
+    with np.load(io.BytesIO(part), allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
