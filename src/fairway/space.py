@@ -6,6 +6,7 @@ Each parameter has one coordinate.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
@@ -57,8 +58,12 @@ class Space(Mapping[str, Parameter]):
 
     @property
     def size(self) -> float:
-        """The number of configurations if all parameters were always active; infinity if one is continuous."""
-        return math.prod(parameter.size for parameter in self.values())
+        """The number of configurations if all parameters were always active; infinity if one is continuous.
+
+        More than a float can hold count as infinity too.
+        """
+        size = math.prod(parameter.size for parameter in self.values())
+        return size if size <= sys.float_info.max else math.inf
 
     def check(self, params: Mapping[str, object]) -> dict[str, Value]:
         """The configuration in canonical form and order; raises a `UsageError` that says what is wrong."""
