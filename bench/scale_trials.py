@@ -28,7 +28,7 @@ from typing import Any
 
 from bench.reproduction import Given, Reproduction, Result
 
-PATIENCE = 240.0
+PATIENCE = 60.0
 _CHUNK = 2000  # trials that are written at once
 _TIMES = 15  # asks and tells of each kind
 _HERE = Path(__file__).resolve().parent.parent

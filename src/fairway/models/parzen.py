@@ -157,7 +157,7 @@ class Parzen:
         if not len(c):
             return prior
         tables = zip(self._tables, axes.discrete, strict=True)
-        right = [table[:, axes.axes[j].cell(c[:, j])] for table, j in tables]
+        right = [np.empty((0, len(c))), *(table[:, axes.axes[j].cell(c[:, j])] for table, j in tables)]
         left: list[NDArray[np.floating]] = [one_hot]
         constant = np.zeros(len(x))
         inactive = np.isnan(x[:, axes.real]).any() or np.isnan(c[:, axes.real]).any()
