@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import io
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,14 @@ def _events(study: Any, first: int, n: int) -> Iterator[Any]:
             errors=none,
         )
         best = Checkpoint(1, loss, (size,))
-        sums = {"checkpoint": best, "peak": best, "late": best, "steps": 1, "interval": 1, "train_ns": 1000}
+        sums: dict[str, Any] = {
+            "checkpoint": best,
+            "peak": best,
+            "late": best,
+            "steps": 1,
+            "interval": 1,
+            "train_ns": 1000,
+        }
         yield Told(number, "completed", "", 1e9 + number, 0, act + 3, last_step=1, by_stopper=False, **sums)
 
 
@@ -98,7 +106,8 @@ def _cpu(call: Callable[[], object], times: int = 1) -> float:
 
 def _memory() -> float:
     """The most memory that this process had, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(float(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
 def _asks(study: Any) -> dict[str, float]:
@@ -107,7 +116,8 @@ def _asks(study: Any) -> dict[str, float]:
 
     import fairway as fw  # noqa: PLC0415
 
-    found, tells = {}, []
+    found: dict[str, float] = {}
+    tells = []
     for name, sampler in {"Random": fw.Random(), "TPE": fw.TPE(), "c-TPE": fw.CTPE()}.items():
 
         def propose(number: int, sampler: Any = sampler) -> Any:
@@ -119,7 +129,7 @@ def _asks(study: Any) -> dict[str, float]:
             began = time.process_time()
             trial = study.owner.ask(propose)
             asks.append(time.process_time() - began)
-            tells.append(_cpu(lambda i=i, trial=trial: study.tell(trial, loss=2.0 + i / 100, size=50.0)))
+            tells.append(_cpu(partial(study.tell, trial, loss=2.0 + i / 100, size=50.0)))
         found[f"ask {name}"] = statistics.median(asks[1:])  # the first one sorts what is there
     return {**found, "tell": statistics.median(tells)}
 
@@ -167,6 +177,10 @@ def run(path: str, n: int) -> dict[str, float]:
     return {"run": _cpu(lambda: study.optimize(lambda trial: {"loss": trial.params["x"], "size": 1.0}, trials=n))}
 
 
+def _ask_and_tell(study: Any) -> None:
+    study.tell(study.ask(), loss=1.0)
+
+
 def wide(path: str, n: int) -> dict[str, float]:
     """Spaces of unusual size: an ask of c-TPE after thirty trials."""
     del path, n
@@ -185,14 +199,14 @@ def wide(path: str, n: int) -> dict[str, float]:
         study = fw.Study(space, fw.Minimize("loss"), seed=0)
         for i in range(30):
             study.tell(study.ask(), loss=float(i * 7 % 30))
-        found[name] = _cpu(lambda study=study: study.tell(study.ask(), loss=1.0), 5)
+        found[name] = _cpu(partial(_ask_and_tell, study), 5)
     return found
 
 
 def optuna(path: str, n: int) -> dict[str, float]:
     """The same in Optuna, in memory or in a file, by the path's ending."""
-    import optuna as peer  # noqa: PLC0415
-
+    peer: Any = importlib.import_module("optuna")
+    importlib.import_module("optuna.storages.journal")
     peer.logging.set_verbosity(peer.logging.ERROR)
     real = peer.distributions
     kinds = {
@@ -218,7 +232,8 @@ def optuna(path: str, n: int) -> dict[str, float]:
         study.add_trial(peer.trial.create_trial(params=values, distributions=kinds, value=(x - 0.3) ** 2 + y))
         if i % 100 == 0 and time.monotonic() > until:
             return {"given up at": float(i)}
-    found, tells, began = {}, [], time.process_time()
+    found: dict[str, float] = {}
+    tells, began = [], time.process_time()
     samplers = {
         "Random": peer.samplers.RandomSampler(seed=0),
         "TPE": peer.samplers.TPESampler(seed=0),
@@ -236,7 +251,7 @@ def optuna(path: str, n: int) -> dict[str, float]:
             trial.suggest_float("y", 0.0, 1.0)
             trial.suggest_int("k", 1, 100)
             asks.append(time.process_time() - began)
-            tells.append(_cpu(lambda i=i, trial=trial, again=again: again.tell(trial, 2.0 + i / 100)))
+            tells.append(_cpu(partial(again.tell, trial, 2.0 + i / 100)))
             if time.monotonic() > until + PATIENCE:
                 break
         found[f"ask {name}"] = statistics.median(asks[1:] or asks)

@@ -188,7 +188,7 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
-    identity, ledger, records, best = view.identity, view.ledger, view.trials, view.best
+    identity, ledger, best, trials = view.identity, view.ledger, view.best, len(view.courses)
     document = (
         None
         if not options.json
@@ -201,13 +201,13 @@ def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
             "certificate": None if view.certificate is None else certificates.to_json(view.certificate),
             "notes": dict(ledger.later.get(None, {})),
             "best": None if best is None else asdict(best),
-            "trials": [asdict(record) for record in records],
+            "trials": [asdict(record) for record in view.trials],
         }
     )
     asked = goal(identity.problem).replace("≤", "<=").replace("≥", ">=")  # which every terminal has
     lines = [
         f"{view.name}: {asked}, seed {identity.seed}",
-        f"{len(records)} trials: " + ", ".join(f"{n} {status}" for status, n in view.counts.items() if n),
+        f"{trials} trials: " + ", ".join(f"{n} {status}" for status, n in view.counts.items() if n),
     ]
     if best is None:
         lines.append("nothing feasible yet")
@@ -224,9 +224,10 @@ def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
         lines.append(f"ended: {ledger.ended}")
     elif ledger.verdicts:
         lines.append(f"last verdict: {ledger.verdicts[-1].reason}")
-    if last > 0 and records:
+    if last > 0 and trials:
+        records = [ledger.record(number) for number in range(max(trials - last, 0), trials)]
         feasible = {True: "yes", False: "no", None: "unknown"}
-        rows = [(str(r.number), r.status, feasible[r.feasible], _metrics(r), r.reason) for r in records[-last:]]
+        rows = [(str(r.number), r.status, feasible[r.feasible], _metrics(r), r.reason) for r in records]
         lines += _table(("trial", "status", "feasible", "metrics", "reason"), rows)
     _answer(options, document, *lines)
 

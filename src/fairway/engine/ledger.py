@@ -56,6 +56,9 @@ _SUMS = (
 """What the end of a trial says of its reports, by the names that `Told` and `Course` share."""
 
 
+_SPENT = ("checks", "saved", "train_ns", "check_ns")
+
+
 class Ledger:
     """Everything that a log says, kept up to date event by event."""
 
@@ -77,6 +80,8 @@ class Ledger:
         self.best: tuple[int, Checkpoint] | None = None  # the best feasible checkpoint, and its trial
         self.best_ignoring_limits: tuple[int, Checkpoint] | None = None
         self.train_saved_ns = 0
+        self.sums = dict.fromkeys(_SPENT, 0)  # over the trials that have ended
+        self.last_at = 0.0  # when a trial last began or ended
         self.later: Mapping[int | None, Mapping[str, Any]] = {}  # noted later, by trial; None is the study
         self.searched: list[Searched] = []  # rows that the search saw
         self.certifications: list[Certification] = []
@@ -96,6 +101,7 @@ class Ledger:
             still.courses.replace(number, course)
         still.given_up, still.counts, still.verdicts = self.given_up.still(), dict(self.counts), list(self.verdicts)
         still.certifications = [Certification(one.sealed, list(one.tests)) for one in self.certifications]
+        still.sums = dict(self.sums)
         still.terminators, still.columns = dict(self.terminators), copy.copy(self.columns)
         return still
 
@@ -154,6 +160,7 @@ class Ledger:
         self.points[event.number] = self._space.encode(event.params)
         self.running[event.number] = course
         self.ended = None
+        self.last_at = max(self.last_at, event.at)
 
     def _reported(self, event: Reported, summed: Mapping[str, Any] | None) -> None:
         if event.number >= len(self.courses):
@@ -219,6 +226,8 @@ class Ledger:
             reached=course.last_step,
         )
         self.courses.end(event.number)
+        self._count(course, 1)
+        self.last_at = max(self.last_at, event.at)
 
     def _revived(self, event: Revived) -> None:
         """Take back that a trial was given up; it runs, until the event after this."""
@@ -226,6 +235,7 @@ class Ledger:
         if lost is None:
             return
         lost.course.notes = {**lost.course.notes, **self.later.get(number, {})}
+        self._count(self.courses[number], -1)
         self.running[number] = lost.course
         self.courses.resume(number, lost.course)
         self.points[number] = self._space.encode(lost.course.params)
@@ -258,6 +268,15 @@ class Ledger:
             self.running[number] = course if with_reports else bare
             self.courses.resume(number, self.running[number])
             self.points[number] = self._space.encode(course.params)
+
+    def _count(self, course: Course, times: int) -> None:
+        for name in _SPENT:
+            self.sums[name] += times * getattr(course, name)
+
+    def spent(self) -> tuple[int, ...]:
+        """Over all trials: checks paid for, checks offered and not called, nanoseconds of training and of checks."""
+        running = self.running.values()
+        return tuple(self.sums[name] + sum(getattr(course, name) for course in running) for name in _SPENT)
 
     def cube(self) -> NDArray[np.float64]:
         """Every trial as a point of the unit cube, by number."""

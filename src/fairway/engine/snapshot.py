@@ -26,7 +26,7 @@ from fairway.engine.revival import Lost
 FORMAT = 1
 """Of a snapshot, and of the states in it: one of another format is not used."""
 
-_PLAIN = ("workers", "opened", "counts", "last_stop", "last_failure", "ended", "train_saved_ns")
+_PLAIN = ("workers", "opened", "counts", "last_stop", "last_failure", "ended", "train_saved_ns", "sums", "last_at")
 _BESTS = ("best", "best_ignoring_limits")
 _EVENTS = ("verdicts", "searched")
 

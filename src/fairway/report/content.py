@@ -135,15 +135,14 @@ def _said(note: Any) -> str:
 
 def line(view: View) -> dict[str, Any]:
     """What the list of studies shows of one."""
-    times, best = [_moment(at) for course in view.courses for at in (course.began, course.ended)], view.best
-    certificate = view.certificate
+    best, certificate = view.best, view.certificate
     certified = "" if certificate is None or not certificate.certified else f"trial {certificate.number:,} is certified"
     found = "" if best is None else measured(best.metrics.keys(), best.metrics.values(), best.errors)
     return {
         "goal": goal(view.problem),
         "trials": len(view.courses),
         "best": "; ".join(filter(None, (found, certified))),
-        "updated": max(filter(None, times), default=None),
+        "updated": _moment(view.ledger.last_at),
     }
 
 
