@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import fairway as fw
+from fairway.engine import snapshot
 from fairway.engine.certificate import Certificate
-from fairway.engine.events import Sealed, to_json
+from fairway.engine.events import Opened, Sealed, to_json
+from fairway.engine.identity import Identity
 from fairway.engine.record import TrialRecord, table
 from fairway.engine.verify import verify
 from fairway.errors import FairwayError, MissingDependency, UsageError
@@ -233,8 +235,12 @@ def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    events = Database(options.url, reading=True).log(options.name, create=False).read()
+    log = Database(options.url, reading=True).log(options.name, create=False)
+    events = log.read()
     result, certifications = verify(events), sum(isinstance(event, Sealed) for event in events)
+    if events and isinstance(events[0], Opened):
+        identity = Identity.from_json(events[0].config)
+        result.faults += snapshot.faults(log, events, identity.space, identity.problem)
     outcome = f"{len(result.faults):,} do not agree" if result.faults else "all agree"
     with_them = f", those of {counted(certifications, 'certification')} among them" if certifications else ""
     lines = [*result.faults, f"{result.rulings:,} decisions replayed{with_them}: {outcome}"]

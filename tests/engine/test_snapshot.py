@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fairway as fw
+from fairway.cli import main
 from fairway.engine import snapshot, states
 from fairway.engine.course import Course
 from fairway.engine.ledger import Ledger
@@ -163,3 +164,21 @@ def test_a_class_that_is_not_fairways_is_neither_written_nor_made() -> None:
     for strange in (["object", "subprocess", "Popen", ["dict", None]], ["class", "builtins", "eval"], ["call", "exit"]):
         with pytest.raises(states.NotPlainError):
             states.from_json(strange)
+
+
+def test_verify_compares_the_snapshot_with_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"sqlite:///{tmp_path}/study.db"
+    study = made(url)
+    run(study, 12)
+    running = study.ask()
+    running.report(auc=0.5, eod=lambda: 0.1)
+    keep(study)
+    assert main(["verify", url, "study"]) == 0
+    forged = study.owner.ledger.still()
+    forged.counts["failed"] += 1
+    forged.columns.remove(3)
+    assert snapshot.keep(study.log, study.owner.journal.position, forged, study.owner.referee)
+    assert main(["verify", url, "study"]) == 1
+    said = capsys.readouterr().out
+    assert "is not what the log says: what it says of the study differs" in said
+    assert "a column that samplers see differs" in said

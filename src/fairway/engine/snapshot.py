@@ -10,18 +10,20 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fairway.engine import courses, states
 from fairway.engine.certification import Certification
-from fairway.engine.events import from_json, to_json
+from fairway.engine.events import Event, from_json, to_json
 from fairway.engine.ledger import Ledger
 from fairway.engine.log import Log, Snapshots
 from fairway.engine.referee import Referee
 from fairway.engine.revival import Lost
+from fairway.problem import Problem
+from fairway.space import Space
 
 FORMAT = 1
 """Of a snapshot, and of the states in it: one of another format is not used."""
@@ -85,6 +87,28 @@ def restore(log: Log, ledger: Ledger, referee: Referee | None = None) -> int:
     _fill(ledger, plain, head["trials"], parts, with_reports=referee is not None)
     ledger.columns.fill(rows)
     return int(head["position"])
+
+
+def faults(log: Log, events: Sequence[Event], space: Space, problem: Problem) -> list[str]:
+    """What a log's snapshot says and the log does not, in sentences; a snapshot that is not used says nothing."""
+    found, whole = Ledger(space, problem), Ledger(space, problem)
+    position = restore(log, found)
+    for event in events[:position]:
+        whole.replay(event)
+    names = [] if _summary(found) == _summary(whole) else ["what it says of the study"]
+    ended = [number for number in range(len(found.courses)) if number not in whole.running]
+    if len(found.courses) != len(whole.courses):
+        names.append("the number of trials")
+    elif any(courses.to_json(found.courses[k]) != courses.to_json(whole.courses[k]) for k in ended):
+        names.append("what it says of a trial")
+    rows, expected = found.columns.rows(), whole.columns.rows()
+    if any(not np.array_equal(rows[name], column, equal_nan=True) for name, column in expected.items()):
+        names.append("a column that samplers see")
+    return [f"the snapshot at position {position} is not what the log says: {name} differs" for name in names]
+
+
+def _summary(ledger: Ledger) -> bytes:
+    return _json({name: value for name, value in _plain(ledger).items() if name != "running"})
 
 
 def _plain(ledger: Ledger) -> dict[str, Any]:
