@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 
 from fairway.errors import UsageError
 from fairway.parameters import Parameter, Value, identity, shortened
+
+_SAME = 1e-12  # coordinates of one value differ by less
 
 
 class Space(Mapping[str, Parameter]):
@@ -111,14 +114,21 @@ class Space(Mapping[str, Parameter]):
 
     def snap(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Points (k, d) as `encode` would return them: the middle of each cell, NaN where inactive."""
-        place = {name: i for i, name in enumerate(self.names)}
-        snapped = np.column_stack([self._parameters[name].snap(x[:, i]) for name, i in place.items()])
-        for name in self._parents_first:
-            for parent, allowed in self._conditions[name].items():
-                values = np.array([self._parameters[parent].encode(value) for _, value in allowed])
-                met = np.isclose(snapped[:, place[parent], None], values, rtol=0.0, atol=1e-12).any(axis=1)
-                snapped[~met, place[name]] = np.nan
+        snapped = np.column_stack([parameter.snap(x[:, i]) for i, parameter in enumerate(self.values())])
+        for child, parent, coordinates in self._conditions_by_place:
+            met = (np.abs(snapped[:, parent, None] - coordinates) <= _SAME).any(axis=1)
+            snapped[~met, child] = np.nan
         return snapped
+
+    @cached_property
+    def _conditions_by_place(self) -> list[tuple[int, int, NDArray[np.float64]]]:
+        """Each condition as two coordinates, parents first, and where the second must be for the first to be active."""
+        place, parameters = {name: i for i, name in enumerate(self.names)}, self._parameters
+        return [
+            (place[name], place[parent], np.array([parameters[parent].encode(value) for _, value in allowed]))
+            for name in self._parents_first
+            for parent, allowed in self._conditions[name].items()
+        ]
 
     def fingerprints(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """A number for each encoded point (k, d), equal for equal configurations: (k,)."""
