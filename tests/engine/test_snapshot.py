@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sqlite3
 from dataclasses import fields
 from pathlib import Path
@@ -83,6 +85,8 @@ def test_a_study_from_a_snapshot_and_the_tail_equals_one_from_the_whole_log(
     waiting[1].report(auc=0.5, eod=lambda: 0.1)
     study.note(3, test=0.5)
     keep(study)
+    fresh = Referee(study.problem, stopper, worker=-1)
+    assert snapshot.restore(study.log, study.space, study.problem, 0, fresh)[1] == len(study.log.read())
     study.tell(waiting[0], auc=0.4, eod=0.3)
     run(study, 3)
     study.owner.journal.flush()
@@ -125,12 +129,28 @@ def test_a_snapshot_that_does_not_fit_the_log_is_not_used(tmp_path: Path, harm: 
     study = made(f"sqlite:///{path}")
     run(study, 12)
     keep(study)
-    assert snapshot.restore(study.log, Ledger(study.space, study.problem, 0)) > 0
+    assert snapshot.restore(study.log, study.space, study.problem)[1] > 0
     with sqlite3.connect(path) as connection:
         connection.execute(harm)
     connection.close()
-    assert snapshot.restore(study.log, Ledger(study.space, study.problem, 0)) == 0
+    assert snapshot.restore(study.log, study.space, study.problem)[1] == 0
     assert View(study.log).trials == study.trials
+
+
+def test_a_snapshot_that_cannot_be_read_leaves_an_empty_ledger_and_referee(tmp_path: Path) -> None:
+    study = made(f"sqlite:///{tmp_path}/study.db", fw.ACE())
+    run(study, 12)
+    keep(study)
+    parts = dict(study.log.kept())
+    for part in ("ledger", "referee", "columns"):  # with the right digest: as from another version of fairway
+        head = json.loads(parts["head"])
+        head["digests"][part] = hashlib.sha256(b"{}").hexdigest()
+        study.log.keep({**parts, part: b"{}", "head": json.dumps(head).encode()})
+        referee = Referee(study.problem, fw.ACE(), worker=-1)
+        ledger, position = snapshot.restore(study.log, study.space, study.problem, 0, referee)
+        assert (len(ledger.courses), len(ledger.history()), position) == (0, 0, 0)
+        assert (referee.incumbent, referee.train_rows, referee.seen) == (None, 0, 0)
+    assert made(f"sqlite:///{tmp_path}/study.db", fw.ACE()).best == study.best
 
 
 def test_another_stopper_replays_the_whole_log(tmp_path: Path) -> None:
@@ -139,7 +159,7 @@ def test_another_stopper_replays_the_whole_log(tmp_path: Path) -> None:
     run(study, 12)
     keep(study)
     other = Referee(study.problem, fw.Median(), worker=-1)
-    assert snapshot.restore(study.log, Ledger(study.space, study.problem, 0), other) == 0
+    assert snapshot.restore(study.log, study.space, study.problem, 0, other)[1] == 0
 
 
 def test_a_long_study_keeps_a_snapshot_when_its_run_ends_and_goes_with_it(tmp_path: Path) -> None:

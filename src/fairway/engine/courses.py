@@ -20,9 +20,11 @@ BLOCK = 256
 """Trials that are packed together."""
 
 _UNPACKED = 64  # blocks that are kept unpacked after somebody looked
-_NAMES = tuple(item.name for item in fields(Course))
-_CHECKPOINTS = tuple(_NAMES.index(name) for name in ("checkpoint", "peak", "late"))
-_OCTAVES, _MEANS = _NAMES.index("by_octave"), _NAMES.index("means")
+NAMES = tuple(item.name for item in fields(Course))
+"""What is kept of a trial, in this order."""
+
+_CHECKPOINTS = tuple(NAMES.index(name) for name in ("checkpoint", "peak", "late"))
+_OCTAVES, _MEANS = NAMES.index("by_octave"), NAMES.index("means")
 
 
 _Block = list[Course] | bytes | Callable[[], bytes]
@@ -124,7 +126,7 @@ def unpack(packed: bytes) -> tuple[Course, ...]:
 
 def to_json(course: Course) -> list[Any]:
     """A course as plain values in the order of its fields; a checkpoint that repeats another is that one's place."""
-    row = [getattr(course, name) for name in _NAMES]
+    row = [getattr(course, name) for name in NAMES]
     first = row[_CHECKPOINTS[0]]
     for i in _CHECKPOINTS[1:]:
         if row[i] is not None and row[i] == first:

@@ -21,7 +21,6 @@ from fairway.engine.driver import Driver
 from fairway.engine.events import Asked, Ended, Enqueued, Event, Judged, Noted, Opened, Reported, Revived, Status, Told
 from fairway.engine.identity import Identity
 from fairway.engine.journal import Journal, read, write
-from fairway.engine.ledger import Ledger
 from fairway.engine.log import Log
 from fairway.engine.record import Best, named_errors
 from fairway.engine.referee import Referee
@@ -49,15 +48,15 @@ class Owner:
         self.space, self.problem = identity.space, identity.problem
         self.seed, founded = _open(identity, log)
         self.identity = replace(identity, seed=self.seed)
-        self.ledger = Ledger(self.space, self.problem, self.seed)
         self.referee = Referee(self.problem, identity.stopper, worker=-1)
+        self.ledger, self._kept = restore(log, self.space, self.problem, self.seed, self.referee)
         self.journal = Journal(log, self.ledger, self.referee)
+        self.journal.position = self._kept  # the rest is replayed
         self.lock = self.journal.lock
         self.running: dict[int, Trial] = {}  # in this process
         self._sampler = identity.sampler
         self._asking = threading.Lock()  # one proposal at a time, while reports continue
         self._judging = threading.Lock()  # one verdict at a time
-        self.journal.position = self._kept = restore(log, self.ledger, self.referee)  # the rest is replayed
         self.referee.worker = self.journal.join(self.identity.to_json(), founded=founded)
         logger.info("study with seed %d: %s", self.seed, identity)
         self._keep(at_least=_LONG)

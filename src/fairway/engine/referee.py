@@ -22,7 +22,7 @@ from fairway.engine.steadiness import Steadiness
 from fairway.problem import Constraint, Problem
 from fairway.stoppers.stopper import Stopper, StopperState
 
-_KNOWN = (
+KNOWN = (
     "state",
     "incumbent",
     "bar",
@@ -36,6 +36,7 @@ _KNOWN = (
     "_all_saved_rows",
     "steadiness",
 )
+"""What a referee learns from reports, by the names of its attributes."""
 
 
 class Incumbent(NamedTuple):
@@ -91,12 +92,12 @@ class Referee:
 
     def known(self) -> dict[str, Any]:
         """All that it learned from reports."""
-        return {name: getattr(self, name) for name in _KNOWN}
+        return {name: getattr(self, name) for name in KNOWN}
 
     def learn(self, known: Mapping[str, Any]) -> None:
         """Know what another one did (`known`), and nothing else."""
-        for name in _KNOWN:
-            setattr(self, name, known[name])
+        for name, value in [(name, known[name]) for name in KNOWN]:
+            setattr(self, name, value)
 
     @property
     def saved(self) -> list[int]:

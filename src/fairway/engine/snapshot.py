@@ -10,23 +10,27 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from fairway import __version__
 from fairway.engine import courses, states
 from fairway.engine.certification import Certification
 from fairway.engine.events import Event, from_json, to_json
 from fairway.engine.ledger import Ledger
 from fairway.engine.log import Log, Snapshots
-from fairway.engine.referee import Referee
+from fairway.engine.referee import KNOWN, Referee
 from fairway.engine.revival import Lost
 from fairway.problem import Problem
 from fairway.space import Space
 
-FORMAT = 1
-"""Of a snapshot, and of the states in it: one of another format is not used."""
+VERSION = "1"
+"""Of what a snapshot says under its names; raise it when a stopper's state changes between releases."""
+
+logger = logging.getLogger("fairway")
 
 _PLAIN = ("workers", "opened", "counts", "last_stop", "last_failure", "ended", "train_saved_ns", "sums", "last_at")
 _BESTS = ("best", "best_ignoring_limits")
@@ -46,7 +50,7 @@ def keep(log: Log, position: int, ledger: Ledger, referee: Referee) -> bool:
     parts |= {"columns": _arrays(ledger.columns.rows()), "ledger": _json(_plain(ledger)), "referee": _json(state)}
     digests = {name: _digest(part) for name, part in parts.items()}
     head = {
-        "format": FORMAT,
+        "made_of": _made_of(ledger),
         "position": position,
         "mark": log.mark(position),
         "stopper": states.to_json(referee.stopper),
@@ -57,42 +61,50 @@ def keep(log: Log, position: int, ledger: Ledger, referee: Referee) -> bool:
     return True
 
 
-def restore(log: Log, ledger: Ledger, referee: Referee | None = None) -> int:
-    """Fill a fresh ledger, and a fresh referee, from a log's snapshot: the position it reaches, 0 without one.
+def restore(
+    log: Log, space: Space, problem: Problem, seed: int = 0, referee: Referee | None = None
+) -> tuple[Ledger, int]:
+    """A ledger from a log's snapshot, and the position that it reaches; an empty one and 0 if there is none that fits.
 
-    Without a referee, running trials come without their reports, as in a summary.
+    A fresh referee learns what the snapshot's one knew. Without a referee, running trials come without their reports,
+    as in a summary.
     """
-    if not isinstance(log, Snapshots):
-        return 0
-    parts = log.kept()
-    if not parts:
-        return 0
-    try:
-        head = json.loads(parts["head"])
-        if head["format"] != FORMAT or head["digests"] != {
-            name: _digest(part) for name, part in parts.items() if name != "head"
-        }:
-            return 0
-        if log.mark(head["position"]) != head["mark"]:
-            return 0
-        if referee is not None and head["stopper"] != json.loads(_json(states.to_json(referee.stopper))):
-            return 0
-        known = None if referee is None else states.from_json(json.loads(parts["referee"]))
-        rows, plain = _unarrays(parts["columns"]), json.loads(parts["ledger"])
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, states.NotPlainError):
-        return 0  # the log has it all
-    if referee is not None and known is not None:
-        referee.learn(known)
-        referee.seen = head["position"]
-    _fill(ledger, plain, head["trials"], parts, with_reports=referee is not None)
-    ledger.columns.fill(rows)
-    return int(head["position"])
+    found = None
+    if isinstance(log, Snapshots) and (parts := log.kept()):
+        try:
+            found = _restored(log, parts, Ledger(space, problem, seed), referee)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the log has it all
+            logger.debug("the snapshot is not used: %r", error)
+    return found or (Ledger(space, problem, seed), 0)
+
+
+def _restored(
+    log: Snapshots, parts: Mapping[str, bytes], ledger: Ledger, referee: Referee | None
+) -> tuple[Ledger, int] | None:
+    """The ledger, filled, and the position; None if the snapshot does not fit."""
+    head = json.loads(parts["head"])
+    digests = {name: _digest(part) for name, part in parts.items() if name != "head"}
+    position = int(head["position"])
+    if head["made_of"] != _made_of(ledger) or head["digests"] != digests or log.mark(position) != head["mark"]:
+        return None
+    if referee is not None and head["stopper"] != states.to_json(referee.stopper):
+        return None
+    _fill(ledger, json.loads(parts["ledger"]), head["trials"], parts, with_reports=referee is not None)
+    ledger.columns.fill(_unarrays(parts["columns"]))
+    if referee is not None:
+        referee.learn(states.from_json(json.loads(parts["referee"])))
+        referee.seen = position
+    return ledger, position
+
+
+def _made_of(ledger: Ledger) -> list[str]:
+    """What a snapshot of this version holds, by name: one that holds anything else is not used."""
+    return [__version__, VERSION, *_PLAIN, *_BESTS, *_EVENTS, *courses.NAMES, *ledger.columns.rows(), *KNOWN]
 
 
 def faults(log: Log, events: Sequence[Event], space: Space, problem: Problem) -> list[str]:
     """What a log's snapshot says and the log does not, in sentences; a snapshot that is not used says nothing."""
-    found, whole = Ledger(space, problem), Ledger(space, problem)
-    position = restore(log, found)
+    (found, position), whole = restore(log, space, problem), Ledger(space, problem)
     for event in events[:position]:
         whole.replay(event)
     names = [] if _summary(found) == _summary(whole) else ["what it says of the study"]

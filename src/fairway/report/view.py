@@ -19,7 +19,6 @@ from fairway.engine.certification import latest
 from fairway.engine.course import Course
 from fairway.engine.events import Judged, Opened, Reported, Status
 from fairway.engine.identity import Identity
-from fairway.engine.ledger import Ledger
 from fairway.engine.log import Log
 from fairway.engine.record import TrialRecord
 from fairway.engine.snapshot import restore
@@ -80,9 +79,9 @@ class View:
         self.identity = Identity.from_json(self.config)
         self.space: Space = self.identity.space
         self.problem: Problem = self.identity.problem
-        self._summaries = Ledger(self.space, self.problem, self.identity.seed or 0)
+        seed = self.identity.seed or 0
+        self._summaries, self._at = restore(self.log, self.space, self.problem, seed)  # and where in the log that is
         self.ledger = self._summaries
-        self._at = restore(self.log, self._summaries)  # of the log, up to which the summaries are known
         self._certificate: tuple[int, Certificate] | None = None  # the latest and its number; it never changes
         self.update()
 
