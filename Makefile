@@ -52,6 +52,7 @@ browser:
 
 faults: $(VENV)/.dev
 	$(BIN)/python -m tests.faults
+	$(BIN)/python -m tests.attack.damage
 
 bench: $(VENV)/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.speed

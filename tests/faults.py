@@ -2,7 +2,8 @@
 
 The study opens; every trial whose `tell` had returned is there; no number is used twice; `verify` finds every decision
 as it was taken; and the study goes on. `make faults` does this a thousand times, CI some sixty times; and once more
-with a PostgreSQL that is stopped and started again every ten seconds, now gently and now as if it had crashed.
+with a PostgreSQL that is stopped and started again every ten seconds, now gently and now as if it had crashed. It then
+runs the attacks of `tests/attack` with as many draws.
 """
 
 from __future__ import annotations
@@ -306,6 +307,12 @@ def drop_database(server, url):
         engine.dispose()
 
 
+def attacks(number):
+    """Hostile texts, jumping clocks and nonsense (`tests/attack`), this many of each; how many runs of them failed."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(Path(__file__).parent / "attack")]
+    return subprocess.run(command, env={**os.environ, "FAIRWAY_ATTACKS": str(number)}, check=False).returncode
+
+
 def kill(runs, seed, folder, server, databases):
     """Kill this many runs; what was told and found, by scenario and database, and how many runs had a fault."""
     found, failed = defaultdict(list), 0
@@ -354,8 +361,9 @@ def main():
                 again, more = kill(given.runs, given.seed + 1, folder, server, ("PostgreSQL",))
             sys.stdout.write(f"a PostgreSQL that was restarted {len(times)} times, every other time by a crash\n")
             sys.stdout.write(table(again))
+    attacked = attacks(given.runs)
     sys.stdout.write(f"{failed + more} of {2 * given.runs} runs had a fault\n")
-    sys.exit(1 if failed + more else 0)
+    sys.exit(1 if failed + more or attacked else 0)
 
 
 if __name__ == "__main__":

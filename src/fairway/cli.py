@@ -1,13 +1,10 @@
-"""The command line: run and certify a study; list, show, verify, export and delete those in a database."""
+"""The command line: run and certify a study; list, show, verify, repair, export and delete those in a database."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
-import io
 import json
-import math
 import platform
 import sys
 import textwrap
@@ -20,14 +17,18 @@ from pathlib import Path
 from typing import Any
 
 import fairway as fw
+from fairway.engine import snapshot
 from fairway.engine.certificate import Certificate
-from fairway.engine.events import Sealed, to_json
+from fairway.engine.events import Opened, Sealed, to_json
+from fairway.engine.identity import Identity
 from fairway.engine.record import TrialRecord, table
 from fairway.engine.verify import verify
-from fairway.errors import FairwayError, MissingDependency, UsageError
-from fairway.report import certificates, content
+from fairway.errors import FairwayError, UsageError
+from fairway.report import certificates, content, export
+from fairway.report.summary import answer
 from fairway.report.view import View
 from fairway.runners.evaluate import located
+from fairway.storage.inspection import inspect
 from fairway.storage.sql import Database
 from fairway.text import counted, goal, measured, params, shown
 
@@ -82,9 +83,11 @@ def parser() -> argparse.ArgumentParser:
     command(_list, "list the studies in a database", "url")
     show = command(_show, "show a study: its best trial, its constraints, its last trials", "url", "name")
     show.add_argument("--trials", type=int, default=10, metavar="N", help="number of last trials to list (10)")
-    command(_verify, "replay every decision of a study from its log, and compare", "url", "name")
-    export = command(_export, "write a study's trials to a file", "url", "name")
-    export.add_argument("-o", "--output", required=True, type=Path, help="trials.csv, .json or .parquet")
+    command(_verify, "check a study for damage, replay every decision from its log, and compare", "url", "name")
+    repair = command(_repair, "copy what is intact of a damaged study into a new file", "url", "name")
+    repair.add_argument("-o", "--output", required=True, type=Path, help="new.db, which must not be there yet")
+    written = command(_export, "write a study's trials to a file", "url", "name")
+    written.add_argument("-o", "--output", required=True, type=Path, help="trials.csv, .json or .parquet")
     report = command(_report, "write a study as one self-contained HTML file", "url", "name")
     report.add_argument("-o", "--output", required=True, type=Path, help="report.html")
     board = command(_dashboard, "show the studies in a database live in a browser", "url")
@@ -101,11 +104,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 _EPILOG = (
-    "Exit codes: 0 success, 1 a fault, nothing feasible was found or not certified, 2 the command failed, "
-    "130 interrupted."
+    "Exit codes: 0 success, 1 a fault, nothing feasible was found, not certified or not all repaired, "
+    "2 the command failed, 130 interrupted."
 )
 _WIDTH = 100  # letters of a line of a sentence
 _LONGEST = 320  # letters of a line, of which a table has five columns
+_MANY = 1000  # items that are worth a progress bar
 _PACKAGES = ("numpy", "scipy", "sqlalchemy", "scikit-learn", "lightgbm", "xgboost", "fairlearn", "optuna", "ray")
 _OPERANDS = {
     "url": "sqlite:///file.db or postgresql://user@host/database",
@@ -174,11 +178,10 @@ def _completion(options: argparse.Namespace) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
-    studies = Database(options.url, reading=True).studies()
-    rows = [
-        (study.name, datetime.fromtimestamp(study.created, UTC).strftime("%Y-%m-%d %H:%M"), f"{study.events:,}")
-        for study in studies
-    ]
+    database = Database(options.url, reading=True)
+    database.check()
+    studies = database.studies()
+    rows = [(study.name, _moment(study.created), f"{study.events:,}") for study in studies]
     lines = _table(("study", "created", "events"), rows) if rows else ["no studies"]
     _answer(options, [study._asdict() for study in studies], *lines)
 
@@ -188,7 +191,7 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
-    identity, ledger, records, best = view.identity, view.ledger, view.trials, view.best
+    identity, ledger, best, trials = view.identity, view.ledger, view.best, len(view.courses)
     document = (
         None
         if not options.json
@@ -201,16 +204,17 @@ def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
             "certificate": None if view.certificate is None else certificates.to_json(view.certificate),
             "notes": dict(ledger.later.get(None, {})),
             "best": None if best is None else asdict(best),
-            "trials": [asdict(record) for record in records],
+            "trials": [asdict(record) for record in view.trials],
         }
     )
     asked = goal(identity.problem).replace("≤", "<=").replace("≥", ">=")  # which every terminal has
     lines = [
         f"{view.name}: {asked}, seed {identity.seed}",
-        f"{len(records)} trials: " + ", ".join(f"{n} {status}" for status, n in view.counts.items() if n),
+        f"{trials} trials: " + ", ".join(f"{n} {status}" for status, n in view.counts.items() if n),
     ]
     if best is None:
-        lines.append("nothing feasible yet")
+        said = " ".join(answer(view))
+        lines += textwrap.wrap(shown(said, certificates.LONGEST_SENTENCE), _WIDTH)
     else:
         lines.append(f"best: trial {best.number}, step {best.step}: {_metrics(best)}")
         lines.append(f"      {params(best.params, most=1000)}")
@@ -220,51 +224,80 @@ def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
         lines.append(f"      {badge.words}")
     later = content.later(view)
     lines += ["measured later:", *(f"  {': '.join(filter(None, line))}" for line in later)] if later else []
+    if ledger.dropped:
+        lines.append(f"repaired: {counted(ledger.dropped, 'event')} were left out")
     if ledger.ended:
         lines.append(f"ended: {ledger.ended}")
     elif ledger.verdicts:
         lines.append(f"last verdict: {ledger.verdicts[-1].reason}")
-    if last > 0 and records:
+    if last > 0 and trials:
+        records = [ledger.record(number) for number in range(max(trials - last, 0), trials)]
         feasible = {True: "yes", False: "no", None: "unknown"}
-        rows = [(str(r.number), r.status, feasible[r.feasible], _metrics(r), r.reason) for r in records[-last:]]
+        rows = [(str(r.number), r.status, feasible[r.feasible], _metrics(r), r.reason) for r in records]
         lines += _table(("trial", "status", "feasible", "metrics", "reason"), rows)
     _answer(options, document, *lines)
 
 
 def _verify(options: argparse.Namespace) -> int:
-    events = Database(options.url, reading=True).log(options.name, create=False).read()
+    inspection = inspect(options.url, options.name, _tracked)
+    events = [one.event for one in inspection.found if one.event is not None]
+    damage = inspection.damage or (
+        [] if events else [f"the study {options.name!r} has no events: nobody has opened it yet"]
+    )
+    if damage:
+        advice = f"{counted(len(damage), 'fault')}; `fairway repair` copies what is intact into a new file"
+        _answer(options, {"damage": damage, "faults": []}, *damage, *([advice] if events else []))
+        return 1
+    log = Database(options.url, reading=True).log(options.name, create=False)
     result, certifications = verify(events), sum(isinstance(event, Sealed) for event in events)
+    if events and isinstance(events[0], Opened):
+        identity = Identity.from_json(events[0].config)
+        result.faults += snapshot.faults(log, events, identity.space, identity.problem)
     outcome = f"{len(result.faults):,} do not agree" if result.faults else "all agree"
     with_them = f", those of {counted(certifications, 'certification')} among them" if certifications else ""
     lines = [*result.faults, f"{result.rulings:,} decisions replayed{with_them}: {outcome}"]
     if result.unchecked:
-        lines.append(f"{result.unchecked:,} verdicts of a user-defined terminator were not replayed")
-    _answer(options, {**asdict(result), "certifications": certifications}, *lines)
+        lines.append(
+            f"{result.unchecked:,} verdicts were not replayed: the log has no code of its terminator or conditions"
+        )
+    if result.dropped:
+        lines.append(
+            f"a repair left out {counted(result.dropped, 'event')}; {result.groundless:,} decisions that may rest on "
+            "them come out differently now"
+        )
+    if not inspection.checksums:
+        lines.append("its events have no checksums yet: damage shows only where it makes no sense")
+    document = {**asdict(result), "certifications": certifications, "checksums": inspection.checksums, "damage": []}
+    _answer(options, document, *lines)
     return 1 if result.faults else 0
+
+
+def _repair(options: argparse.Namespace) -> int:
+    from fairway.storage.repair import repair  # noqa: PLC0415 - seldom needed
+
+    inspection = inspect(options.url, options.name, _tracked)
+    result = repair(inspection, options.output, _tracked)
+    written = f"{counted(result.kept, 'event')} in {options.output}, {len(result.left_out):,} left out"
+    _answer(options, {**result._asdict(), "file": str(options.output)}, *result.damage, *result.left_out, written)
+    return 1 if result.left_out else 0
+
+
+def _tracked(items: Sequence[Any], what: str) -> Iterable[Any]:
+    """Pass items on, with a progress bar in a terminal."""
+    if len(items) < _MANY or sys.stderr is None or not sys.stderr.isatty():
+        return items
+    from rich.console import Console  # noqa: PLC0415 - only where something is shown
+    from rich.progress import track  # noqa: PLC0415
+
+    return track(items, what, console=Console(stderr=True), transient=True)
 
 
 def _export(options: argparse.Namespace) -> None:
     view = View.read(options.url, options.name)
-    output: Path = options.output
-    rows = table(view.trials, view.space, view.problem)
-    if output.suffix == ".json":
-        output.write_text(_json(rows))
-    elif output.suffix == ".csv":
-        written = io.StringIO()
-        writer = csv.DictWriter(written, list(rows[0]) if rows else ["number"])
-        writer.writeheader()
-        writer.writerows(rows)
-        output.write_text(written.getvalue())
-    elif output.suffix == ".parquet":
-        try:
-            import pandas as pd  # noqa: PLC0415 - optional
-
-            pd.DataFrame(rows).to_parquet(output)
-        except ImportError as error:
-            raise MissingDependency("parquet needs pandas and pyarrow: pip install pandas pyarrow") from error
-    else:
-        raise UsageError(f"{output}: a file that ends in .csv, .json or .parquet is expected")
-    _answer(options, {"trials": len(rows), "file": str(output)}, f"{len(rows)} trials written to {output}")
+    rows, output = table(view.trials, view.space, view.problem), options.output
+    remarks = export.write(output, rows)
+    document = {"trials": len(rows), "file": str(output), "remarks": remarks}
+    _answer(options, document, f"{counted(len(rows), 'trial')} written to {output}", *remarks)
 
 
 def _report(options: argparse.Namespace) -> None:
@@ -301,6 +334,13 @@ def _delete(options: argparse.Namespace) -> int:
     return 0
 
 
+def _moment(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, OSError, TypeError, ValueError):  # by a clock that was wrong
+        return "unknown"
+
+
 def _metrics(record: TrialRecord) -> str:
     return measured(record.metrics.keys(), record.metrics.values(), record.errors)
 
@@ -317,15 +357,7 @@ def _answer(options: argparse.Namespace, document: Any, *lines: str) -> None:
 
 
 def _json(document: Any) -> str:
-    return json.dumps(_finite(document), indent=1) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return json.dumps(export.finite(document), indent=1) + "\n"
 
 
 if __name__ == "__main__":

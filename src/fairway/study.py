@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from fairway import hashing
 from fairway.checks import at_least_zero, instance, whole
@@ -12,6 +11,7 @@ from fairway.constraints.rows import group_names, numbered_groups
 from fairway.engine.certification import latest
 from fairway.engine.costs import Costs, costs
 from fairway.engine.events import Enqueued, Searched, Status
+from fairway.engine.frames import Library, frame
 from fairway.engine.identity import Identity
 from fairway.engine.log import Log
 from fairway.engine.measurement import Given
@@ -19,16 +19,17 @@ from fairway.engine.outage import PATIENCE
 from fairway.engine.owner import Owner
 from fairway.engine.record import Best, TrialRecord, table
 from fairway.engine.trial import Trial, jsonable_notes
-from fairway.errors import MissingDependency, UsageError
+from fairway.errors import UsageError
 from fairway.history import History
-from fairway.parameters import Parameter, Value
+from fairway.parameters import Value
 from fairway.problem import Constraint, Objective, Problem
 from fairway.runners import optimize
+from fairway.runners.callbacks import Callback, Herald, check_callbacks
 from fairway.runners.rebuild import rebuild
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
 from fairway.seeds import trial_seed
-from fairway.space import Space
+from fairway.space import Declared, Space
 from fairway.stoppers.pilot import Pilot
 from fairway.stoppers.stopper import Stopper
 from fairway.storage.opening import open_log
@@ -36,11 +37,10 @@ from fairway.terminators.terminator import Terminator, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
     from fairway.engine.certificate import Certificate
     from fairway.runners.certify import Evaluate
-
-logger = logging.getLogger("fairway")
 
 
 class Study:
@@ -64,7 +64,7 @@ class Study:
 
     def __init__(
         self,
-        space: Space | Mapping[str, Parameter],
+        space: Declared,
         objective: Objective,
         constraints: Sequence[Constraint] | Constraint = (),
         *,
@@ -157,7 +157,8 @@ class Study:
         address: str | None = None,
         retry: int | None = None,
         catch: type[Exception] | tuple[type[Exception], ...] = Exception,
-        progress: bool | None = None,
+        progress: bool = True,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         """Run this many more trials, or for this many seconds, whichever ends first; both are totals over all workers.
 
@@ -165,10 +166,14 @@ class Study:
         exception in `catch` fails its trial and the study continues, unless nothing has ever succeeded. `timeout`,
         `trial_timeout` and `check_timeout` (seconds; of the run, a trial, the check of one constraint) end a trial at
         its next report. One that reports nothing for 5 s more, or two of its steps, is killed with its worker, and
-        fails; in this process nothing can be killed, and a warning says what the run waits for. `progress` prints live
-        lines; by default only in a terminal. Ctrl-C ends the run, with running trials failed as "interrupted"; what was
-        told is kept. When the terminator's verdict is to stop, no new trial begins and those running finish; calling
-        `optimize` again overrules that verdict until the terminator has changed its mind.
+        fails; in this process nothing can be killed, and a warning says what the run waits for. When the terminator's
+        verdict is to stop, no new trial begins and those running finish; calling `optimize` again overrules that
+        verdict until the terminator has changed its mind.
+
+        `progress` shows live lines in a terminal or a notebook, and elsewhere prints a line every ten seconds and when
+        there is a new best; the log has those at INFO. Each `fw.Callback` in `callbacks` is told of a new best, a
+        trial's end, a verdict and the end of the run. Ctrl-C raises `KeyboardInterrupt` once running trials are
+        written down as failed ("interrupted"); the study keeps all it found, and a second `optimize` continues.
 
         One worker runs in this process. Several run in processes of their own (`backend="process"`), started fresh:
         any function that cloudpickle can send will do, without a `__main__` guard. Each trains with its share of the
@@ -181,6 +186,7 @@ class Study:
         names, or one started here. As many run as there is room for. The trials of a lost node are tried again.
         """
         optimize.run(
+            self,
             self.owner,
             function,
             trials=trials,
@@ -194,6 +200,7 @@ class Study:
             retry=retry,
             catch=catch,
             progress=progress,
+            callbacks=callbacks,
         )
 
     def rebuild(self, function: Callable[[Trial], Any]) -> Any:
@@ -230,7 +237,8 @@ class Study:
         at_most: int = 10,
         rows: Any = None,
         uses: int = 1,
-        progress: bool | None = None,
+        progress: bool = True,
+        callbacks: Sequence[Callback] = (),
     ) -> Certificate:
         """Find a model whose limits hold on rows that the search never saw, with this confidence.
 
@@ -246,7 +254,8 @@ class Study:
 
         Rows are spent by being looked at: a second certificate on the same `rows` is refused, unless the first call
         reserved `uses` of them, each at its share of the level. What is tested is in the log before anything is
-        evaluated, so a call that was cut off resumes, and `fairway verify` makes every test again.
+        evaluated, so a call that was cut off resumes, and `fairway verify` makes every test again. `callbacks` are told
+        of the certificate.
 
         >>> import fairway as fw
         >>> from fairway.evidence import Mean
@@ -258,6 +267,7 @@ class Study:
         """
         from fairway.runners.certify import Certifier  # noqa: PLC0415 - scipy takes its time to load
 
+        check_callbacks(callbacks)
         certifier = Certifier(
             self.owner,
             evaluate,
@@ -271,6 +281,9 @@ class Study:
         )
         found = certifier.run()
         self._certificates[certifier.number] = found
+        herald = Herald(self, self.owner, callbacks)
+        herald.tell("on_certificate", found)
+        herald.finish()
         return found
 
     def searched_by(self, rows: Any, *, groups: Any = None) -> None:
@@ -358,7 +371,7 @@ class Study:
     @property
     def costs(self) -> Costs:
         """The seconds spent and saved so far."""
-        return costs(self.owner.referee, self.owner.ledger.train_saved_ns)
+        return costs(self.owner)
 
     @property
     def last_stop(self) -> str:
@@ -386,11 +399,12 @@ class Study:
         """The read-only columns that samplers see."""
         return self.owner.history()
 
-    def to_frame(self) -> pd.DataFrame:
-        """Every trial as a row of a pandas table: parameters, the metrics that stand for it, status, costs, notes."""
-        try:
-            import pandas as pd  # noqa: PLC0415 - optional
-        except ImportError:
-            raise MissingDependency("to_frame needs pandas: pip install pandas") from None
-        rows = table(self.trials, self.space, self.problem)
-        return pd.DataFrame(rows).set_index("number") if rows else pd.DataFrame()
+    @overload
+    def to_frame(self, library: Literal["pandas"] = "pandas") -> pd.DataFrame: ...
+    @overload
+    def to_frame(self, library: Literal["polars"]) -> pl.DataFrame: ...
+    @overload
+    def to_frame(self, library: Literal["pyarrow"]) -> Any: ...
+    def to_frame(self, library: Library = "pandas") -> Any:
+        """Every trial as a row of a table: parameters, the metrics that stand for it, status, costs, notes."""
+        return frame(table(self.trials, self.space, self.problem), library)

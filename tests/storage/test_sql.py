@@ -153,6 +153,9 @@ def test_a_database_of_an_older_schema_is_migrated_when_it_is_opened(url, monkey
         for statement in (
             "DROP INDEX fairway_event_trial",
             "ALTER TABLE fairway_event DROP COLUMN trial",
+            "ALTER TABLE fairway_event DROP COLUMN previous",
+            "ALTER TABLE fairway_event DROP COLUMN checksum",
+            "ALTER TABLE fairway_study DROP COLUMN checksum",
             "UPDATE fairway_schema SET version = 1",
         ):
             connection.exec_driver_sql(statement)
@@ -261,7 +264,7 @@ class TestABrokenDatabase:
         database = Database(url)
         with database.access.engine.begin() as connection:
             connection.exec_driver_sql("UPDATE fairway_schema SET version = 99")
-        self.check(url, "written by a newer fairway .schema 99, this one knows 2.; update fairway")
+        self.check(url, "written by a newer fairway .schema 99, this one knows 3.; update fairway")
 
     def test_a_directory_that_is_not_there(self, tmp_path):
         self.check(f"sqlite:///{tmp_path}/missing/study.db", "unable to open database file")

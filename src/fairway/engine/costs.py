@@ -1,10 +1,10 @@
-"""What a study spent and saved, in seconds and checks."""
+"""Where the seconds of a study went: `study.costs`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fairway.engine.referee import Referee
+from fairway.engine.owner import Owner
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,16 @@ class Costs:
     saved_checks: int
 
 
-def costs(referee: Referee, train_saved_ns: int) -> Costs:
-    """The costs of all that a referee has ruled on; what stopping saved in training is known to the ledger."""
+def costs(owner: Owner) -> Costs:
+    """The seconds spent and saved so far."""
+    referee = owner.referee
     columns = zip(referee.check_ns, referee.checks, referee.saved, strict=True)
     saved = sum(ns * saved // max(n, 1) for ns, n, saved in columns)
     return Costs(
         training_seconds=referee.train_ns / 1e9,
         check_seconds=sum(referee.check_ns) / 1e9,
         checks=sum(referee.checks),
-        saved_training_seconds=train_saved_ns / 1e9,
+        saved_training_seconds=owner.ledger.train_saved_ns / 1e9,
         saved_check_seconds=saved / 1e9,
         saved_checks=sum(referee.saved),
     )

@@ -13,12 +13,11 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import weakref
 from typing import Protocol
 
-logger = logging.getLogger("fairway")
+from fairway.logs import logger
 
 REPORT_NS = 1_000_000_000
 WAIT_NS = 800_000_000

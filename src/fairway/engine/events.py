@@ -95,6 +95,8 @@ class Reported:
     def provisional(self) -> NDArray[np.bool_]:
         """Which rows (n,) are means of some folds, with others to come."""
         rows = np.zeros(len(self.step), np.bool_)
+        if not len(self.noise):
+            return rows
         rows[self.noise[self.noise[:, 2] < self.noise[:, 3], 0].astype(np.intp)] = True
         return rows
 
@@ -174,6 +176,17 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True)
+class Dropped:
+    """A repair left an event out here, so that those after it keep their places; it began a trial if `number` is one.
+
+    Decisions that rest on what was left out cannot be made again.
+    """
+
+    what: str  # was left out, and why
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Searched:
     """Rows that the search trained or judged by; `hashes` are those of `fairway.hashing`, packed."""
 
@@ -230,6 +243,7 @@ Event: TypeAlias = (
     | Judged
     | Ended
     | Noted
+    | Dropped
     | Searched
     | Surveyed
     | Sealed
@@ -259,7 +273,7 @@ def claim(event: Event) -> str | None:
     """
     if isinstance(event, Opened):
         return f"worker {event.worker}"
-    if isinstance(event, Asked):
+    if isinstance(event, Asked) or isinstance(event, Dropped) and event.number is not None:
         return f"asked {event.number}"
     if isinstance(event, Sealed):
         return f"sealed {event.certification}"
@@ -306,8 +320,10 @@ def from_json(data: Mapping[str, Any]) -> Event:
             content["candidates"] = [
                 (*each[:2], float(each[2]), *map(_numbers, each[3:])) for each in content["candidates"]
             ]
+        if kind is Tested:
+            content["p_values"] = {name: float(p) for name, p in content["p_values"].items()}
         event: Event = kind(**content)
-    except (IndexError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise UsageError(f"{str(data)[:80]!r}: no event of a fairway log") from error
     return event
 

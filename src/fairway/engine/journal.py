@@ -16,19 +16,21 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from fairway.engine.batch import Batch, drained
 from fairway.engine.clock import Clock, WallClock
 from fairway.engine.durability import WAIT_NS, start_pulse
-from fairway.engine.events import Event, Opened, Reported, Told, to_json
+from fairway.engine.events import Asked, Event, Opened, Reported, Told, claim, to_json
 from fairway.engine.ledger import Ledger
 from fairway.engine.log import Log
 from fairway.engine.outage import Outage
 from fairway.engine.referee import Referee
 from fairway.engine.roster import Roster
+from fairway.engine.soundness import fitting
 from fairway.errors import FairwayError, StorageError, UsageError
 
+_Claiming = TypeVar("_Claiming", Opened, Asked)
 _PATIENCE_SECONDS = 1.0  # the pulse waits this long for the lock; it comes again
 
 
@@ -52,13 +54,11 @@ class Journal:
 
     def join(self, config: Mapping[str, Any], *, founded: bool = False) -> int:
         """Take a number as a worker of the study and show others that it lives; who founded the study is number 0."""
-        while True:
-            self.catch_up()
-            worker = 0 if founded else self.ledger.workers
-            if founded or self.append(Opened(worker, config)):
-                with self.turn():
-                    self.outage.insist(partial(self.roster.attend, worker))
-                return worker
+        self.catch_up()
+        worker = 0 if founded else self.claim(lambda: Opened(self.ledger.workers, config)).worker
+        with self.turn():
+            self.outage.insist(partial(self.roster.attend, worker))
+        return worker
 
     def turn(self) -> AbstractContextManager[None]:
         """The lock, once nobody waits for the log: for what reads, writes and reads again."""
@@ -135,6 +135,19 @@ class Journal:
 
         with self.turn():
             return self.outage.insist(act, meanwhile)
+
+    def claim(self, make: Callable[[], _Claiming]) -> _Claiming:
+        """Append what `make` makes of what is known, and again as long as another worker is the first to claim it."""
+        refused = None
+        while True:
+            event = make()
+            if claim(event) == refused:  # though all that others wrote is known
+                raise StorageError(f"the log refuses {refused!r}, which no event of it has: it is damaged")
+            written = self.append(event)
+            self.follow()
+            if written:
+                return event
+            refused = claim(event)
 
     def _settle(self) -> Sequence[Event]:
         """After a write that failed, forget the rows that are in the log all the same; what has not been replayed."""
@@ -218,7 +231,8 @@ class Journal:
 
     def _replay(self, events: Sequence[Event]) -> None:
         for event in events:
-            self.ledger.replay(event)
+            with fitting(event):
+                self.ledger.replay(event)
             self.position += 1
             if self._is_foreign(event):
                 self.referee.replay(event)

@@ -7,7 +7,6 @@ processes that it runs trials in: it writes for them, and passes on what they ha
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -22,20 +21,21 @@ from fairway.engine.ends import End, complete
 from fairway.engine.events import Asked, Ended, Enqueued, Event, Judged, Noted, Opened, Reported, Revived, Status, Told
 from fairway.engine.identity import Identity
 from fairway.engine.journal import Journal, read, write
-from fairway.engine.ledger import Ledger
 from fairway.engine.log import Log
 from fairway.engine.outage import PATIENCE
 from fairway.engine.record import Best, named_errors
 from fairway.engine.referee import Referee
+from fairway.engine.snapshot import keep, restore
 from fairway.engine.trial import Trial
 from fairway.errors import StorageError, UsageError
 from fairway.feasibility import Checkpoint
 from fairway.history import History
+from fairway.logs import logger
 from fairway.parameters import Value
 from fairway.seeds import fresh_seed, stream, trial_seed
 from fairway.terminators.terminator import Verdict
 
-logger = logging.getLogger("fairway")
+_LONG = 3000  # events that take a moment to replay: a thousand trials
 
 
 class Owner:
@@ -47,9 +47,10 @@ class Owner:
         self.space, self.problem = identity.space, identity.problem
         self.seed, founded = _open(identity, log)
         self.identity = replace(identity, seed=self.seed)
-        self.ledger = Ledger(self.space, self.problem, self.seed)
         self.referee = Referee(self.problem, identity.stopper, worker=-1)
+        self.ledger, self._kept = restore(log, self.space, self.problem, self.seed, self.referee)
         self.journal = Journal(log, self.ledger, self.referee, patience=patience)
+        self.journal.position = self._kept  # the rest is replayed
         self.lock = self.journal.lock
         self.running: dict[int, Trial] = {}  # in this process
         self.ends: dict[int, End] = {}  # that could not be written, by trial; the next ask writes them
@@ -58,6 +59,7 @@ class Owner:
         self._judging = threading.Lock()  # one verdict at a time
         self.referee.worker = self.journal.join(self.identity.to_json(), founded=founded)
         logger.info("study with seed %d: %s", self.seed, identity)
+        self._keep(at_least=_LONG)
 
     @property
     def clock(self) -> Clock:
@@ -117,15 +119,14 @@ class Owner:
             for end in list(self.ends.values()):
                 end.write()
             self._give_up_lost()
-            while True:
-                with self.lock:
-                    number, waiting = len(self.ledger.courses), next(iter(self.ledger.queue), None)
-                params = self.space.check(propose(number) if waiting is None else waiting.params)
-                asked = Asked(number, params, self.clock.at(), worker, queued=waiting is not None)
-                taken = self.journal.append(asked)
-                self.journal.follow()
-                if taken:
-                    return asked
+            return self.journal.claim(partial(self._next, worker, propose))
+
+    def _next(self, worker: int, propose: Callable[[int], Mapping[str, Value]]) -> Asked:
+        """The next trial, as far as is known."""
+        with self.lock:
+            number, waiting = len(self.ledger.courses), next(iter(self.ledger.queue), None)
+        params = self.space.check(propose(number) if waiting is None else waiting.params)
+        return Asked(number, params, self.clock.at(), worker, queued=waiting is not None)
 
     def _propose(self, number: int) -> Mapping[str, Value]:
         x = self._sampler.next_point(self.history(), stream(self.seed, number, "sampler"))
@@ -163,6 +164,7 @@ class Owner:
                 written = self._tell(number, end)
                 self.journal.follow()
             driver.status = self.ledger.courses[number].status
+            self._keep(at_least=10 * _LONG + self._kept // 2)
         return written and driver.status == status
 
     def tell_for(self, told: Told, rows: Reported | None) -> bool:
@@ -177,6 +179,7 @@ class Owner:
             if not written:
                 written = self._write(told, None)
                 self.journal.follow()
+            self._keep(at_least=10 * _LONG + self._kept // 2)
         return written
 
     @property
@@ -216,6 +219,21 @@ class Owner:
             gone = self.journal.outage.insist(partial(self.journal.roster.lost, others))
             for number in [n for n, course in self.ledger.running.items() if course.worker in gone]:
                 self.give_up(number, "lost its worker", retry=1)
+
+    def _keep(self, *, at_least: int) -> None:
+        """Keep a snapshot beside the log, if so many events were written since the last one."""
+        if self.journal.position - self._kept < at_least:
+            return
+        with self.lock:
+            try:
+                self.journal.flush()  # what the referee ruled on must be in the log
+                self.journal.catch_up()
+                if self.unwritten:
+                    return
+                self._kept = self.journal.position
+                keep(self.journal.log, self._kept, self.ledger, self.referee)
+            except StorageError as error:
+                logger.debug("no snapshot was kept: %s", error)  # the log has it all
 
     def _tell(self, number: int, end: End, then: Sequence[Event] = ()) -> bool:
         """Write that a trial ended, by an act of this process; False if another worker was first.
@@ -323,22 +341,22 @@ class Owner:
     def end(self, reason: str) -> None:
         """Write why a run ended."""
         self.journal.append(Ended(reason, self.clock.at()))
+        self._keep(at_least=_LONG)
         logger.info("ended: %s", reason)
 
 
 def _open(identity: Identity, log: Log) -> tuple[int, bool]:
     """The study's seed, and whether this process has opened its log, as worker 0; refuse the log of another study."""
-    while True:
-        first = next(iter(read(log, 0, most=1)), None)
-        if first is None:
-            seed = fresh_seed() if identity.seed is None else identity.seed
-            if write(log, [Opened(0, replace(identity, seed=seed).to_json())]) is None:
-                continue  # somebody was as quick
+    first = next(iter(read(log, 0, most=1)), None)
+    if first is None:
+        seed = fresh_seed() if identity.seed is None else identity.seed
+        if write(log, [Opened(0, replace(identity, seed=seed).to_json())]) is not None:
             return seed, True
-        if not isinstance(first, Opened) or "seed" not in first.config:
-            raise StorageError("the log does not begin by saying what study it is of: it is damaged")
-        identity.refuse_another(first.config)
-        seed = int(first.config["seed"])
-        if identity.seed not in (None, seed):
-            raise UsageError(f"the study in this storage has seed {seed}; leave seed out, or give that one")
-        return seed, False
+        first = next(iter(read(log, 0, most=1)), None)  # somebody was as quick
+    if not isinstance(first, Opened) or type(first.config.get("seed")) is not int:
+        raise StorageError("the log does not begin by saying what study it is of: it is damaged")
+    identity.refuse_another(first.config)
+    seed = first.config["seed"]
+    if identity.seed not in (None, seed):
+        raise UsageError(f"the study in this storage has seed {seed}; leave seed out, or give that one")
+    return seed, False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fairway import feasibility
@@ -21,6 +21,24 @@ from fairway.engine.payment import Pace
 from fairway.engine.steadiness import Steadiness
 from fairway.problem import Constraint, Problem
 from fairway.stoppers.stopper import Stopper, StopperState
+
+STEP = 1 << 20
+"""What a training step costs where costs are declared; a power of two, so that sums in steps scale without rounding."""
+KNOWN = (
+    "state",
+    "incumbent",
+    "bar",
+    "train_ns",
+    "train_rows",
+    "check_ns",
+    "checks",
+    "violated",
+    "check_rounds",
+    "_saved",
+    "_all_saved_rows",
+    "steadiness",
+)
+"""What a referee learns from reports, by the names of its attributes."""
 
 
 class Incumbent(NamedTuple):
@@ -41,6 +59,8 @@ class Referee:
         self.stopper = stopper
         self.state = stopper.start(problem)
         self._counts_costs = type(self.state).spend is not StopperState.spend
+        self._reads_clock = stopper.interval == "adaptive"  # otherwise a step costs STEP, and a check what is declared
+        self._declared = [round((constraint.cost or 0.0) * STEP) for constraint in problem.constraints]
         self.lock = threading.RLock()  # trials of several threads may share a referee
         self.worker = worker
         self.acts = 0  # own acts so far: begin, commit, rule and finish are one each
@@ -73,6 +93,15 @@ class Referee:
             other = copy.deepcopy(self)
         other.worker, other.acts, other.seen = worker, 0, seen
         return other
+
+    def known(self) -> dict[str, Any]:
+        """All that it learned from reports."""
+        return {name: getattr(self, name) for name in KNOWN}
+
+    def learn(self, known: Mapping[str, Any]) -> None:
+        """Know what another one did (`known`), and nothing else."""
+        for name, value in [(name, known[name]) for name in KNOWN]:
+            setattr(self, name, value)
 
     @property
     def saved(self) -> list[int]:
@@ -116,7 +145,8 @@ class Referee:
             return False
         train_ns = report.train_ns
         ending = train_ns == ABSENT or report.last and self.stopper.frugal and report.loss < self.bar
-        agreed = ending or self.state.due(number, report.step, report.loss, train_ns)
+        cost = train_ns if self._reads_clock else STEP
+        agreed = ending or self.state.due(number, report.step, report.loss, cost)
         return payment.pays(pace, self.bar, report, agreed=agreed, priced=self.check_rounds > 0)
 
     def commit(self) -> tuple[int, int]:
@@ -125,7 +155,7 @@ class Referee:
         return self.acts, self.seen
 
     def check_order(self, number: int, loss: float, offered: Collection[int]) -> Collection[int]:
-        """The constraints to check of those offered, the likeliest to be violated per second of checking first.
+        """The constraints to check of those offered, the likeliest to be violated per cost of a check first.
 
         If the objective does not reach the bar, only steady ones that the trial was never checked for.
         """
@@ -135,10 +165,10 @@ class Referee:
             return offered
 
         def promise(i: int) -> float:
-            if not self.checks[i]:
-                return math.inf
             chance = (self.violated[i] + 1) / (self.checks[i] + 2)
-            return chance * self.checks[i] / max(self.check_ns[i], 1)
+            if not self._reads_clock:
+                return chance / (self.problem.constraints[i].cost or 1.0)
+            return chance * self.checks[i] / max(self.check_ns[i], 1) if self.checks[i] else math.inf
 
         return sorted(offered, key=lambda i: (-promise(i), i))
 
@@ -157,7 +187,7 @@ class Referee:
             if self.stopper.frugal:
                 self._learn_changes(number, step, values, prices)
         if self._counts_costs:
-            self.state.spend(number, max(train_ns, 0), paid)
+            self.state.spend(number, max(train_ns, 0) if self._reads_clock else STEP, paid)
         if spread is not None and observation.provisional:
             return self.state.judge_folds(number, step, loss, violation), False
         improved = False
@@ -196,11 +226,11 @@ class Referee:
         *,
         late: bool,
     ) -> int:
-        """Count what was paid and saved, and sum what was paid; what is paid late was counted as saved before."""
+        """Count what was paid and saved, and sum its costs; what is paid late was counted as saved before."""
         paid = 0
         for i, price in enumerate(prices):
             if price > 0:
-                paid += price
+                paid += price if self._reads_clock else self._declared[i]
                 self.check_ns[i] += price
                 self.checks[i] += 1
                 self._saved[i] -= late
@@ -209,7 +239,7 @@ class Referee:
                     self.violated[i] += 1
             elif price == SAVED and not late:
                 self._saved[i] += 1
-        self.check_rounds += paid > 0
+        self.check_rounds += max(prices, default=0) > 0
         return paid
 
     def finish(self, number: int, *, completed: bool) -> int:

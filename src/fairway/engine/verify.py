@@ -14,12 +14,13 @@ from typing import Literal, NamedTuple
 
 from fairway import feasibility
 from fairway.engine.certification import Certification, candidates, p_values
-from fairway.engine.events import SAVED, Event, Judged, Opened, Reported, Sealed, Tested, Told
+from fairway.engine.events import SAVED, Dropped, Event, Judged, Opened, Reported, Sealed, Tested, Told
 from fairway.engine.identity import WORDING, Identity
 from fairway.engine.ledger import Ledger
 from fairway.engine.measurement import Observation, Report
 from fairway.engine.payment import Pace
 from fairway.engine.referee import Referee, observations
+from fairway.engine.soundness import fitting
 from fairway.errors import StorageError
 from fairway.problem import Problem
 from fairway.stoppers.stopper import Stopper
@@ -30,12 +31,16 @@ class Verification:
     """What verifying a log came to: how many rulings were made again, and what did not agree."""
 
     rulings: int = 0
-    unchecked: int = 0  # verdicts of a terminator of the user's own, which cannot be asked here
+    unchecked: int = 0  # verdicts of a terminator of the user's own, or in a space whose conditions are functions
     faults: list[str] = field(default_factory=list)
+    dropped: int = 0  # events that a repair left out
+    groundless: int = 0  # rulings that come out differently without them
 
     def expect(self, *, holds: bool, otherwise: str) -> None:
-        """Note a fault, unless it holds."""
-        if not holds:
+        """Note a fault, unless it holds, or may rest on what a repair left out."""
+        if not holds and self.dropped:
+            self.groundless += 1
+        elif not holds:
             self.faults.append(otherwise)
 
 
@@ -49,7 +54,7 @@ class _Act(NamedTuple):
 
 def verify(events: Sequence[Event]) -> Verification:
     """Check every interval, payment, verdict and reason in a log."""
-    result = Verification()
+    result = Verification(dropped=sum(isinstance(event, Dropped) for event in events))
     for event in events:
         if isinstance(event, Opened):
             identity = Identity.from_json(event.config)
@@ -59,14 +64,15 @@ def verify(events: Sequence[Event]) -> Verification:
                     f"worker {event.worker} ran a stopper of its own, {kind}: it cannot be verified here"
                 )
             worded = event.config.get("wording") == WORDING
-            _Worker(event.worker, identity.problem, identity.stopper, result, worded=worded).verify(events)
+            with fitting(event):
+                _Worker(event.worker, identity.problem, identity.stopper, result, worded=worded).verify(events)
     _judge_again(events, result)
     _certify_again(events, result)
     return result
 
 
 def _judge_again(events: Sequence[Event], result: Verification) -> None:
-    """Ask each worker's terminator again; one of the user's own cannot be asked here."""
+    """Ask each worker's terminator again; one of the user's own, or of a space with functions, cannot be asked here."""
     opened = [event for event in events if isinstance(event, Opened)]
     identities = {event.worker: Identity.from_json(event.config) for event in opened}
     worded = {event.worker for event in opened if event.config.get("wording") == WORDING}
@@ -78,12 +84,16 @@ def _judge_again(events: Sequence[Event], result: Verification) -> None:
     looked = [(i if event.seen is None else min(event.seen, i), event) for i, event in said]
     for seen, event in sorted(looked, key=lambda one: one[0]):
         while replayed < seen:
-            ledger.replay(events[replayed])
+            with fitting(events[replayed]):
+                ledger.replay(events[replayed])
             replayed += 1
+        if event.worker not in identities and result.dropped:
+            result.groundless += 1
+            continue
         if event.worker not in identities:
             raise StorageError(f"the log has a verdict of worker {event.worker}, who never joined: it is damaged")
         terminator = identities[event.worker].terminator
-        if terminator is None:
+        if terminator is None or first.space.has_stored:
             result.unchecked += 1
             continue
         history, scale = ledger.history(), abs(event.threshold)
@@ -99,7 +109,8 @@ def _judge_again(events: Sequence[Event], result: Verification) -> None:
         result.rulings += 1
         result.expect(holds=same, otherwise=wrong)
     for other in events[replayed:]:
-        ledger.replay(other)
+        with fitting(other):
+            ledger.replay(other)
 
 
 def _certify_again(events: Sequence[Event], result: Verification) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from fairway.engine.ledger import Course
+from fairway.engine.course import Course
 from fairway.parameters import Choice, Float, Int, Parameter
 from fairway.report.certificates import badge, section
 from fairway.report.chart import Chart
@@ -52,7 +52,7 @@ def _columns(view: View) -> list[_Column]:
         *limits,
         _Column("best step", "count", lambda _, course: course.checkpoint and course.checkpoint.step),
         _Column("steps", "count", lambda _, course: course.steps or None),
-        *(_Column(name, "param", partial(_param, name)) for name in view.space),
+        *(_Column(name, "param", partial(_param, name)) for name in view.space.names),
         _Column("checks paid", "count", lambda _, course: course.checks or None),
         _Column("training (s)", "number", lambda _, course: _cell(course.train_ns / 1e9) or None),
         _Column("checks (s)", "number", lambda _, course: _cell(course.check_ns / 1e9) or None),
@@ -135,31 +135,31 @@ def _said(note: Any) -> str:
 
 def line(view: View) -> dict[str, Any]:
     """What the list of studies shows of one."""
-    times, best = [_moment(at) for course in view.courses for at in (course.began, course.ended)], view.best
-    certificate = view.certificate
+    best, certificate = view.best, view.certificate
     certified = "" if certificate is None or not certificate.certified else f"trial {certificate.number:,} is certified"
     found = "" if best is None else measured(best.metrics.keys(), best.metrics.values(), best.errors)
     return {
         "goal": goal(view.problem),
         "trials": len(view.courses),
         "best": "; ".join(filter(None, (found, certified))),
-        "updated": max(filter(None, times), default=None),
+        "updated": _moment(view.ledger.last_at),
     }
 
 
 def configuration(view: View, number: int) -> dict[str, Any]:
     """The parameters of one trial, with their ranges and where in these they lie, from 0 to 1."""
     course = view.courses[number]
+    x = view.space.encode(course.params) if course.params else [math.nan] * len(view.space)  # a repair left it out
     parameters = [
         {
-            "name": shown(name, _CELL),
-            "value": shown(_cell(course.params[name]), _TEXT),
-            "exact": shown(course.params[name], _TEXT),
+            "name": shown(view.space.name_of(key), _CELL),
+            "value": shown(_cell(course.params[view.space.name_of(key)]), _TEXT),
+            "exact": shown(course.params[view.space.name_of(key)], _TEXT),
             "range": shown(_range(parameter), _CELL),
-            "at": _cell(float(course.x[i])) if not isinstance(parameter, Choice) else None,
+            "at": _cell(float(x[i])) if not isinstance(parameter, Choice) else None,
         }
-        for i, (name, parameter) in enumerate(view.space.items())
-        if name in course.params
+        for i, (key, parameter) in enumerate(view.space.items())
+        if not math.isnan(x[i])
     ]
     return {"number": number, "parameters": parameters, "json": json.dumps(dict(course.params), indent=1)}
 

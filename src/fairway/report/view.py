@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from fairway import feasibility
 from fairway.engine.certificate import Certificate, certificate
 from fairway.engine.certification import latest
+from fairway.engine.course import Course
 from fairway.engine.events import Judged, Opened, Reported, Status
 from fairway.engine.identity import Identity
-from fairway.engine.ledger import Course, Ledger
 from fairway.engine.log import Log
 from fairway.engine.record import TrialRecord
+from fairway.engine.snapshot import restore
+from fairway.engine.soundness import fitting
 from fairway.errors import StorageError, UsageError
 from fairway.problem import Problem
 from fairway.space import Space
@@ -78,15 +80,18 @@ class View:
         self.identity = Identity.from_json(self.config)
         self.space: Space = self.identity.space
         self.problem: Problem = self.identity.problem
-        self._summaries = Ledger(self.space, self.problem, self.identity.seed or 0)
+        seed = self.identity.seed or 0
+        self._summaries, self._at = restore(self.log, self.space, self.problem, seed)  # and where in the log that is
         self.ledger = self._summaries
         self._certificate: tuple[int, Certificate] | None = None  # the latest and its number; it never changes
         self.update()
 
     @classmethod
     def read(cls, url: str, name: str) -> View:
-        """A study in a database, which must be there."""
-        return cls(Database(url, reading=True).log(name, create=False), name)
+        """A study in a database, which must be there and whose file must be sound."""
+        database = Database(url, reading=True)
+        database.access.check_file()
+        return cls(database.log(name, create=False), name)
 
     @classmethod
     def of(cls, study: Study | View) -> View:
@@ -100,14 +105,17 @@ class View:
     def update(self) -> bool:
         """Read what was written since; whether there was anything."""
         with self._lock:
-            events, position = self.log.summary(self.position)
+            events, position = self.log.summary(self._at)
             if position == self.position:
                 return False
+            self._at = position
             for event in events:
-                self._summaries.replay(event)
+                with fitting(event):
+                    self._summaries.replay(event)
             ledger = self._summaries.still()
             for batch in self.log.reports(ledger.running):
-                ledger.replay(batch)
+                with fitting(batch):
+                    ledger.replay(batch)
             self.ledger, self.position = ledger, position
             return True
 
@@ -182,10 +190,15 @@ class View:
         unknown = [number for number in numbers if not 0 <= number < len(self.courses)]
         if unknown:
             raise UsageError(f"the study {self.name!r} has no trial {unknown[0]}; it has {len(self.courses)}")
-        batches: dict[int, list[Reported]] = {}
-        for batch in self.log.reports(numbers):
-            batches.setdefault(batch.number, []).append(batch)
-        return {number: _curve(self.problem, batches[number]) for number in sorted(batches)}
+        return read_curves(self.log, self.problem, numbers)
+
+
+def read_curves(log: Log, problem: Problem, numbers: Collection[int]) -> dict[int, Curve]:
+    """What some trials reported, by number; those that reported nothing are left out."""
+    batches: dict[int, list[Reported]] = {}
+    for batch in log.reports(numbers):
+        batches.setdefault(batch.number, []).append(batch)
+    return {number: _curve(problem, batches[number]) for number in sorted(batches)}
 
 
 def _curve(problem: Problem, batches: Sequence[Reported]) -> Curve:

@@ -26,11 +26,12 @@ from fairway.engine.durability import NEWS_SECONDS
 from fairway.engine.owner import Owner
 from fairway.engine.referee import Referee
 from fairway.errors import StudyFailed, UsageError
+from fairway.logs import logger
 from fairway.runners import limits
 from fairway.runners.evaluate import describe
 from fairway.runners.exchange import Exchange, Line
 from fairway.runners.limits import Watch
-from fairway.runners.run import Hand, Outcome, Run, logger, write_down
+from fairway.runners.run import Hand, Outcome, Run, write_down
 from fairway.runners.worker import Begin, Checking, Done, Work
 from fairway.seeds import trial_seed
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sqlite3
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,6 +23,7 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
     TimeoutError,  # noqa: A004 - of the pool
 )
+from sqlalchemy.pool import NullPool
 
 from fairway.engine.interrupts import uninterrupted
 from fairway.errors import FairwayError, MissingDependency, StorageError, Unreachable, UsageError
@@ -30,28 +36,38 @@ _TIMEOUTS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}  # a server that 
 _EXPECTED = "sqlite:///file.db or postgresql://user@host/database is expected"
 
 
+class Damaged(StorageError):  # noqa: N818 - named after what happened
+    """What was read is not what was written."""
+
+
 def public(url: str) -> str:
     """A URL as it may be shown: without its password, wherever the driver would take one from.
 
     >>> public("postgresql://me:secret@host/db?sslpassword=secret")
     'postgresql://me:***@host/db'
+    >>> public("postgresql://me:secret@host:port/db")
+    'postgresql://me:***@host:port/db'
     """
     try:
         return sa.make_url(url).difference_update_query(["password", "sslpassword"]).render_as_string()
-    except ArgumentError:
-        return url
+    except (ArgumentError, ValueError):
+        return re.sub(r"(://[^:@/]*:)[^@]*@", r"\1***@", url)
 
 
 class Access:
-    """One database, for everything that reads or writes it."""
+    """One database, for everything that reads or writes it; with `reading`, nothing is ever written to it."""
 
     def __init__(self, url: str, *, reading: bool) -> None:
         self.url = url
         self.shown = public(url)
         try:
+            url.encode()  # half a character is no part of an address
             parsed = sa.make_url(url)
-            if parsed.drivername == "postgresql":
-                parsed = parsed.set(drivername="postgresql+psycopg")
+        except (ArgumentError, ValueError) as error:
+            raise UsageError(f"storage={self.shown!r}: {_EXPECTED}") from error
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        try:
             if parsed.get_backend_name() not in ("sqlite", "postgresql"):
                 raise UsageError(f"storage={self.shown!r}: {_EXPECTED}")
             self.is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -60,7 +76,10 @@ class Access:
                     f"storage={self.shown!r}: a file is expected; leave storage out to keep a study in memory"
                 )
             timeouts = {} if self.is_sqlite else {k: v for k, v in _TIMEOUTS.items() if k not in parsed.query}
-            self.engine = sa.create_engine(parsed, pool_pre_ping=not self.is_sqlite, connect_args=timeouts)
+            how: dict[str, Any] = {"pool_pre_ping": not self.is_sqlite, "connect_args": timeouts}
+            if self.is_sqlite and reading and not _may_write(str(parsed.database)):
+                how = {"creator": partial(_connect_to_read, str(parsed.database)), "poolclass": NullPool}
+            self.engine = sa.create_engine(parsed, **how)
         except (ArgumentError, NoSuchModuleError) as error:
             raise UsageError(f"storage={self.shown!r}: {_EXPECTED}") from error
         except ImportError as error:
@@ -71,17 +90,28 @@ class Access:
         if self._file is not None:
             if reading and not self._file.is_file():
                 raise UsageError(f"{self.shown}: there is no such file")
-            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+            sa.event.listen(self.engine, "connect", _read_sqlite if reading else _prepare_sqlite)
             sa.event.listen(self.engine, "begin", _begin_sqlite)
+        elif reading:
+            sa.event.listen(self.engine, "connect", _read_postgres)
+
+    def check_file(self) -> None:
+        """Have SQLite check its whole file, indices too: reading alone trusts them."""
+        if self.is_sqlite:
+            with self.reading() as connection:
+                found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
+            if found != "ok":
+                raise self.damaged(f"SQLite says: {str(found).splitlines()[-1]}")
+
+    def damaged(self, what: str) -> Damaged:
+        """The error that says what is damaged, and what to do."""
+        return Damaged(
+            f"{self.shown} is damaged: {what}; `fairway verify` lists what is, `fairway repair` keeps the rest"
+        )
 
     def stay(self) -> None:
         """Refuse any other file of the same name from now on."""
         self._presence = None if self._file is None else Presence(self._file, self.shown)
-
-    def only_read(self) -> None:
-        """Never write from now on."""
-        self.engine.dispose()  # connections that could write
-        sa.event.listen(self.engine, "connect", _read_sqlite if self.is_sqlite else _read_postgres)
 
     @property
     def now(self) -> sa.ColumnElement[float]:
@@ -105,7 +135,7 @@ class Access:
                 yield
         except (FairwayError, IntegrityError):
             raise
-        except (SQLAlchemyError, OSError, ValueError) as error:
+        except (SQLAlchemyError, OSError, OverflowError, ValueError) as error:
             self._look()
             cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
             why = str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__
@@ -149,16 +179,46 @@ def _may_pass(error: Exception) -> bool:
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:
     del record
-    connection.isolation_level = None  # transactions begin where we say
-    cursor = connection.cursor()
-    for pragma in (f"busy_timeout={BUSY_MS}", "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
+    _set(connection, "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON")
 
 
 def _read_sqlite(connection: Any, record: Any) -> None:
     del record
-    connection.execute("PRAGMA query_only=ON")
+    _set(connection, "query_only=ON")
+
+
+def _set(connection: sqlite3.Connection, *pragmas: str) -> None:
+    connection.isolation_level = None  # transactions begin where we say
+    connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")  # damaged text is text too
+    for pragma in (f"busy_timeout={BUSY_MS}", *pragmas):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _may_write(path: str) -> bool:
+    return os.access(path, os.W_OK) and os.access(Path(path).absolute().parent, os.W_OK)
+
+
+def _connect_to_read(path: str) -> sqlite3.Connection:
+    """A connection to a file that one may only read, or in a folder that one may not write to.
+
+    SQLite keeps a write-ahead log beside the file, and to read that it needs a third file, which it cannot make there.
+    Without such a log nobody is writing, and the file can be read as one that does not change. Each connection decides
+    anew, since a writer may have come or gone.
+    """
+    uri = Path(path).absolute().as_uri()
+    connection = sqlite3.connect(f"{uri}?mode=ro", uri=True, check_same_thread=False)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").close()
+    except sqlite3.OperationalError:
+        connection.close()
+        log = Path(f"{path}-wal")
+        if log.is_file() and log.stat().st_size:
+            raise StorageError(
+                f"{path}: what was written last is in {log.name}, which cannot be read in a folder that is read-only; "
+                "copy both files to a folder of your own, and open the copy"
+            ) from None
+        return sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True, check_same_thread=False)
+    return connection
 
 
 def _read_postgres(connection: Any, record: Any) -> None:

@@ -85,13 +85,15 @@ class SqlLeases:
 
 def _lives(where: str, process: int, age: float, *, connected: bool) -> bool:
     """Whether a worker lives, of a process on some machine, so many seconds after its last sign of life."""
+    if not (isinstance(where, str) and isinstance(process, int) and isinstance(age, float)):  # a damaged row
+        return connected
     place, _, start = where.partition(_SINCE)
     if place != machine():
-        return connected or age <= LEASE_SECONDS
+        return connected or abs(age) <= LEASE_SECONDS  # a sign of life from the future: the clock was set back since
     found = began(process)
     if found and start:
         return found == start
-    return found is not None and age <= LEASE_SECONDS  # it may be another process of the same number
+    return found is not None and abs(age) <= LEASE_SECONDS  # it may be another process of the same number
 
 
 def _of(study: int, workers: Collection[int]) -> sa.ColumnElement[bool]:

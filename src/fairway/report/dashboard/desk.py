@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
 
-from fairway.errors import UsageError
+from fairway.errors import StorageError, UsageError
 from fairway.report.dashboard.watch import Feed, Watch, epoch, event, sentence
 from fairway.report.templates import compact
 from fairway.storage.files import mark, path_of
@@ -27,6 +28,7 @@ class Desk:
     def __init__(self, url: str) -> None:
         self.url, self.shown = url, public(url)
         self.watches: dict[str, Watch] = {}
+        self.seats = 0  # that are taken
         self._feed = Feed(self._look)
         self._lock, self._opening = threading.Lock(), threading.Lock()
         self._facts: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}  # with how many events each is of
@@ -113,10 +115,16 @@ class Desk:
     def _feeds(self) -> list[Feed]:
         return [self._feed, *(watch.feed for watch in tuple(self.watches.values()))]
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no further browser can be kept up to date."""
-        return sum(feed.listeners for feed in self._feeds) >= STREAMS
+    @contextmanager
+    def seat(self) -> Iterator[None]:
+        """A place for one more browser to be kept up to date; taken on the event loop, one browser after another."""
+        if self.seats >= STREAMS:
+            raise StorageError("too many pages are open at once: close some")
+        self.seats += 1
+        try:
+            yield
+        finally:
+            self.seats -= 1
 
     def close(self) -> None:
         for feed in self._feeds:
