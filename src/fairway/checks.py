@@ -74,7 +74,7 @@ def instance(name: str, given: Any, kind: type[Any], default: Any) -> Any:
         return default
     if not isinstance(given, kind):
         hint = f"; did you mean {given.__name__}()?" if isinstance(given, type) else ""
-        raise UsageError(f"{name}={given!r}: a {name} is expected{hint}")
+        raise UsageError(f"{name}={short(given)}: a {name} is expected{hint}")
     return given
 
 

@@ -12,6 +12,7 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 from numpy.typing import NDArray
 
+from fairway.checks import short
 from fairway.errors import UsageError
 from fairway.parameters import Parameter, Value, identity, shortened
 
@@ -32,12 +33,12 @@ class Space(Mapping[str, Parameter]):
 
     def __init__(self, parameters: Mapping[str, Parameter]) -> None:
         if not isinstance(parameters, Mapping) or not parameters:
-            raise UsageError(f"Space({parameters!r}): a dict of at least one named parameter is expected")
+            raise UsageError(f"Space({short(parameters)}): a dict of at least one named parameter is expected")
         for name, parameter in parameters.items():
             if not isinstance(name, str) or not name:
                 raise UsageError(f"Space: the name {name!r}: a non-empty string is expected")
             if not isinstance(parameter, Parameter):
-                raise UsageError(f"Space: {name}={parameter!r}: a Float, Int or Choice is expected")
+                raise UsageError(f"Space: {name}={short(parameter)}: a Float, Int or Choice is expected")
         self._parameters = dict(parameters)
         self.names = tuple(self._parameters)
         self._conditions = {name: self._read_condition(name) for name in self.names}
@@ -63,7 +64,7 @@ class Space(Mapping[str, Parameter]):
     def check(self, params: Mapping[str, object]) -> dict[str, Value]:
         """The configuration in canonical form and order; raises a `UsageError` that says what is wrong."""
         if not isinstance(params, Mapping):
-            raise UsageError(f"{params!r}: a dict of parameters by name is expected")
+            raise UsageError(f"{short(params)}: a dict of parameters by name is expected")
         unknown = [name for name in params if name not in self._parameters]
         if unknown:
             raise UsageError(f"unknown parameter {unknown[0]!r}: the space has {shortened(self.names)}")
@@ -139,14 +140,14 @@ class Space(Mapping[str, Parameter]):
         condition = {}
         when = self._parameters[name].when
         if when is not None and not isinstance(when, Mapping):
-            raise UsageError(f"{name!r}: when={when!r}: a dict such as {{'other': value or list}} is expected")
+            raise UsageError(f"{name!r}: when={short(when)}: a dict such as {{'other': value or list}} is expected")
         for parent, allowed in (when or {}).items():
             if parent not in self._parameters:
                 raise UsageError(f"{name!r}: when names {parent!r}, which is not a parameter of this space")
             several = isinstance(allowed, Collection) and not isinstance(allowed, str)
             values: Collection[object] = allowed if several else [allowed]  # type: ignore[assignment]
             if not values:
-                raise UsageError(f"{name!r}: when={{{parent!r}: {allowed!r}}}: at least one value is expected")
+                raise UsageError(f"{name!r}: when={{{parent!r}: {short(allowed)}}}: at least one value is expected")
             try:
                 condition[parent] = frozenset(identity(self._parameters[parent].check(value)) for value in values)
             except UsageError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from fairway import hashing
-from fairway.checks import instance, whole
+from fairway.checks import instance, short, whole
 from fairway.constraints.rows import group_names, numbered_groups
 from fairway.engine.certification import latest
 from fairway.engine.events import Enqueued, Searched, Status
@@ -127,7 +127,7 @@ class Study:
         True if that made it the study's best: by the metrics told, or by a check that was paid for when it ended.
         """
         if not isinstance(trial, Trial):
-            raise UsageError(f"tell({trial!r}): the Trial that ask() returned is expected")
+            raise UsageError(f"tell({short(trial)}): the Trial that ask() returned is expected")
         if trial.status != "running":
             raise UsageError(f"trial {trial.number} was told already ({trial.status}); a trial is told once")
         if self.owner.running.get(trial.number) is not trial:
