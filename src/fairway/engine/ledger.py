@@ -34,6 +34,7 @@ from fairway.engine.events import (
 )
 from fairway.engine.record import TrialRecord, named_errors
 from fairway.engine.revival import GivenUp, Lost
+from fairway.engine.soundness import refuse_other_constraints
 from fairway.errors import StorageError
 from fairway.feasibility import Checkpoint
 from fairway.history import Columns, History
@@ -199,8 +200,7 @@ class Ledger:
     def _reported(self, event: Reported) -> None:
         if event.number >= len(self.courses):
             raise StorageError(f"the log reports for trial {event.number}, which was never asked for: it is damaged")
-        if event.values.shape[1] != len(self._problem.constraints):
-            raise StorageError(f"the log reports other constraints for trial {event.number}: it is damaged")
+        refuse_other_constraints(event, len(self._problem.constraints))
         course = self.running.get(event.number) or self.given_up.course(event.number)
         if course is None:
             return
@@ -227,8 +227,7 @@ class Ledger:
         return self._problem.objective.sign * peak.objective, None in peak.values, peak.step
 
     def _told(self, event: Told) -> None:
-        if not all(self._is_complete(one) for one in (event.checkpoint, event.peak, event.late)):
-            raise StorageError(f"the log ends trial {event.number} with other constraints: it is damaged")
+        refuse_other_constraints(event, len(self._problem.constraints))
         course = self.running.pop(event.number, None)
         if course is None and event.revived and self.given_up.course(event.number) is not None:
             return  # too late: its configuration ran again
@@ -253,11 +252,6 @@ class Ledger:
         if as_it_ran is not None:
             self.given_up.keep(event.number, Lost(as_it_ran, self.last_failure, saved))
         self._append_row(event.number, course)
-
-    def _is_complete(self, checkpoint: Checkpoint | None) -> bool:
-        """Whether a checkpoint has a value for each constraint, and an error for each or none at all."""
-        m = len(self._problem.constraints)
-        return checkpoint is None or len(checkpoint.values) == m and len(checkpoint.errors) in (0, m)
 
     def _append_row(self, number: int, course: Course) -> None:
         """Add a trial that has ended to the columns."""

@@ -24,6 +24,10 @@ BUSY_MS = 15_000
 _EXPECTED = "sqlite:///file.db or postgresql://user@host/database is expected"
 
 
+ADVICE = "; `fairway verify` lists what is, `fairway repair` keeps the rest"
+"""What to do about damage."""
+
+
 class Damaged(StorageError):  # noqa: N818 - named after what happened
     """What was read is not what was written."""
 
@@ -84,9 +88,7 @@ class Access:
 
     def damaged(self, what: str) -> Damaged:
         """The error that says what is damaged, and what to do."""
-        return Damaged(
-            f"{self.shown} is damaged: {what}; `fairway verify` lists what is, `fairway repair` keeps the rest"
-        )
+        return Damaged(f"{self.shown} is damaged: {what}{ADVICE}")
 
     @property
     def now(self) -> sa.ColumnElement[float]:
@@ -114,6 +116,13 @@ class Access:
         """A connection to read from."""
         with self.talking("read"), self.engine.connect() as connection:
             yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sa.Connection]:
+        """A connection to read from, to which nothing changes while it is used; with SQLite each is one."""
+        with self.reading() as connection:
+            how = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+            yield connection.execution_options(**how)
 
     @contextmanager
     def writing(self, *, durable: bool = False) -> Iterator[sa.Connection]:
