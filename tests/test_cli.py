@@ -77,7 +77,7 @@ def test_show_of_a_study_without_a_feasible_trial(url, capsys):
     study = fw.Study(SPACE, fw.Minimize("loss"), [fw.AtLeast("recall", 0.5)], storage=url, seed=0)
     study.tell(study.ask(), loss=1.0, recall=0.1)
     assert main(["show", url, "study"]) == 0
-    assert "nothing feasible yet" in capsys.readouterr().out
+    assert "No model within the limit was found" in capsys.readouterr().out
 
 
 def test_verify_agrees_with_an_honest_log_and_not_with_another(url, study, capsys):
@@ -194,11 +194,24 @@ def test_run_runs_a_study_in_a_file_and_goes_on_with_it(script, url, capsys):
     assert told["best"]["metrics"]["size"] <= 0.5
 
 
+def test_run_ends_with_what_was_found_and_its_own_code_on_ctrl_c(script, url, capsys):
+    script.write_text(
+        script.read_text().replace(
+            "    for step in", "    if trial.number == 3:\n        raise KeyboardInterrupt\n    for step in"
+        )
+    )
+    assert main(["run", str(script), "--trials", "9"]) == 130
+    said = capsys.readouterr()
+    assert "4 trials: 3 completed, 1 failed" in said.out
+    assert "best: trial" in said.out
+    assert said.err.endswith("fairway: interrupted\n")
+
+
 def test_run_says_when_nothing_is_within_the_limits(tmp_path, url, capsys):
     path = tmp_path / "tuned.py"
     path.write_text(SCRIPT.format(url=url, limit=-1.0))
     assert main(["run", str(path), "--trials", "3"]) == 1
-    assert "nothing feasible yet" in capsys.readouterr().out
+    assert "No model within the limit was found" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from fairway.problem import AtMost as AtMost
 from fairway.problem import Maximize as Maximize
 from fairway.problem import Minimize as Minimize
 from fairway.problem import Problem as Problem
+from fairway.runners.callbacks import Callback as Callback
 from fairway.runners.recording import Recording as Recording
 from fairway.samplers.blend import Blend as Blend
 from fairway.samplers.bore import BORE as BORE

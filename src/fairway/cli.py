@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
-import io
 import json
-import math
 import platform
 import sys
 import textwrap
@@ -24,8 +21,9 @@ from fairway.engine.certificate import Certificate
 from fairway.engine.events import Sealed, to_json
 from fairway.engine.record import TrialRecord, table
 from fairway.engine.verify import verify
-from fairway.errors import FairwayError, MissingDependency, UsageError
-from fairway.report import certificates, content
+from fairway.errors import FairwayError, UsageError
+from fairway.report import certificates, content, export
+from fairway.report.summary import answer
 from fairway.report.view import View
 from fairway.runners.evaluate import located
 from fairway.storage.inspection import inspect
@@ -86,8 +84,8 @@ def parser() -> argparse.ArgumentParser:
     command(_verify, "check a study for damage, replay every decision from its log, and compare", "url", "name")
     repair = command(_repair, "copy what is intact of a damaged study into a new file", "url", "name")
     repair.add_argument("-o", "--output", required=True, type=Path, help="new.db, which must not be there yet")
-    export = command(_export, "write a study's trials to a file", "url", "name")
-    export.add_argument("-o", "--output", required=True, type=Path, help="trials.csv, .json or .parquet")
+    written = command(_export, "write a study's trials to a file", "url", "name")
+    written.add_argument("-o", "--output", required=True, type=Path, help="trials.csv, .json or .parquet")
     report = command(_report, "write a study as one self-contained HTML file", "url", "name")
     report.add_argument("-o", "--output", required=True, type=Path, help="report.html")
     board = command(_dashboard, "show the studies in a database live in a browser", "url")
@@ -181,10 +179,7 @@ def _list(options: argparse.Namespace) -> None:
     database = Database(options.url, reading=True)
     database.check()
     studies = database.studies()
-    rows = [
-        (study.name, datetime.fromtimestamp(study.created, UTC).strftime("%Y-%m-%d %H:%M"), f"{study.events:,}")
-        for study in studies
-    ]
+    rows = [(study.name, _moment(study.created), f"{study.events:,}") for study in studies]
     lines = _table(("study", "created", "events"), rows) if rows else ["no studies"]
     _answer(options, [study._asdict() for study in studies], *lines)
 
@@ -216,7 +211,8 @@ def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
         f"{len(records)} trials: " + ", ".join(f"{n} {status}" for status, n in view.counts.items() if n),
     ]
     if best is None:
-        lines.append("nothing feasible yet")
+        said = " ".join(answer(view))
+        lines += textwrap.wrap(shown(said, certificates.LONGEST_SENTENCE), _WIDTH)
     else:
         lines.append(f"best: trial {best.number}, step {best.step}: {_metrics(best)}")
         lines.append(f"      {params(best.params, most=1000)}")
@@ -254,7 +250,9 @@ def _verify(options: argparse.Namespace) -> int:
     with_them = f", those of {counted(certifications, 'certification')} among them" if certifications else ""
     lines = [*result.faults, f"{result.rulings:,} decisions replayed{with_them}: {outcome}"]
     if result.unchecked:
-        lines.append(f"{result.unchecked:,} verdicts of a user-defined terminator were not replayed")
+        lines.append(
+            f"{result.unchecked:,} verdicts were not replayed: the log has no code of its terminator or conditions"
+        )
     if result.dropped:
         lines.append(
             f"a repair left out {counted(result.dropped, 'event')}; {result.groundless:,} decisions that may rest on "
@@ -289,26 +287,10 @@ def _tracked(items: Sequence[Any], what: str) -> Iterable[Any]:
 
 def _export(options: argparse.Namespace) -> None:
     view = View.read(options.url, options.name)
-    output: Path = options.output
-    rows = table(view.trials, view.space, view.problem)
-    if output.suffix == ".json":
-        output.write_text(_json(rows))
-    elif output.suffix == ".csv":
-        written = io.StringIO()
-        writer = csv.DictWriter(written, list(rows[0]) if rows else ["number"])
-        writer.writeheader()
-        writer.writerows(rows)
-        output.write_text(written.getvalue())
-    elif output.suffix == ".parquet":
-        try:
-            import pandas as pd  # noqa: PLC0415 - optional
-
-            pd.DataFrame(rows).to_parquet(output)
-        except ImportError as error:
-            raise MissingDependency("parquet needs pandas and pyarrow: pip install pandas pyarrow") from error
-    else:
-        raise UsageError(f"{output}: a file that ends in .csv, .json or .parquet is expected")
-    _answer(options, {"trials": len(rows), "file": str(output)}, f"{len(rows)} trials written to {output}")
+    rows, output = table(view.trials, view.space, view.problem), options.output
+    remarks = export.write(output, rows)
+    document = {"trials": len(rows), "file": str(output), "remarks": remarks}
+    _answer(options, document, f"{counted(len(rows), 'trial')} written to {output}", *remarks)
 
 
 def _report(options: argparse.Namespace) -> None:
@@ -345,6 +327,13 @@ def _delete(options: argparse.Namespace) -> int:
     return 0
 
 
+def _moment(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, OSError, TypeError, ValueError):  # by a clock that was wrong
+        return "unknown"
+
+
 def _metrics(record: TrialRecord) -> str:
     return measured(record.metrics.keys(), record.metrics.values(), record.errors)
 
@@ -361,15 +350,7 @@ def _answer(options: argparse.Namespace, document: Any, *lines: str) -> None:
 
 
 def _json(document: Any) -> str:
-    return json.dumps(_finite(document), indent=1) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return json.dumps(export.finite(document), indent=1) + "\n"
 
 
 if __name__ == "__main__":

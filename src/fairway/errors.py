@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fairway.letters import plain
+
 
 class FairwayError(Exception):
     """The base of all of fairway's exceptions.
@@ -10,6 +12,9 @@ class FairwayError(Exception):
     >>> issubclass(fw.UsageError, fw.FairwayError)
     True
     """
+
+    def __str__(self) -> str:
+        return plain(super().__str__(), keep="\n")  # names and messages of others are part of some sentences
 
 
 class UsageError(FairwayError, ValueError):
@@ -45,6 +50,14 @@ class StorageError(FairwayError):
     >>> import fairway as fw
     >>> issubclass(fw.StorageError, fw.UsageError)
     False
+    """
+
+
+class Unreachable(StorageError):  # noqa: N818 - what happened
+    """The log cannot be reached now, and perhaps can later: a storage that raises this is tried again for a while.
+
+    >>> issubclass(Unreachable, StorageError)
+    True
     """
 
 

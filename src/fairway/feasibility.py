@@ -5,6 +5,9 @@ A checkpoint is *feasible* (every constraint measured, all hold), *infeasible* (
 value's excess over its limit, in that constraint's unit. Feasible checkpoints come first, by loss; then infeasible
 ones, by violation and loss; then unknown ones, by loss; then failed trials, which measured nothing.
 
+Once a constraint is violated, the others are often not called. So where trials are compared with each other, a limit
+that was not measured does not count as held: it counts with the median excess that was measured of it elsewhere.
+
 What is compared with a limit is the bound of a measured value: the value itself, or for a constraint with a confidence
 the value plus (`AtLeast`: minus) z errors. Nothing outside this module derives it.
 """
@@ -12,7 +15,7 @@ the value plus (`AtLeast`: minus) z errors. Nothing outside this module derives 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -101,6 +104,49 @@ def violations(
     total = np.where(paid, np.where(np.isnan(over), np.inf, amount), 0.0).sum(axis=1)
     total[(total == 0.0) & ~paid.all(axis=1)] = np.nan
     return np.asarray(total)
+
+
+def distances(problem: Problem, bounds: NDArray[np.float64], violation: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How far trials (n,) are from keeping every limit: their violation, and the median excess of what they lack.
+
+    From their bounds (n, m), NaN if not measured, and violations (n,), NaN if unknown, which they stay.
+    """
+    total = violation.copy()
+    for i, constraint in enumerate(problem.constraints if len(problem.constraints) > 1 else ()):
+        missing = np.isnan(bounds[:, i])
+        if missing.any() and not missing.all():
+            over = constraint.sign * (bounds[~missing, i] - constraint.threshold) / constraint.unit
+            total[missing] += np.median(np.maximum(over, 0.0))
+    return total
+
+
+def nearest(problem: Problem, checkpoints: Mapping[int, Checkpoint]) -> int | None:
+    """Of the checkpoints that are infeasible, by trial, the number of the one nearest to keeping every limit.
+
+    Those with missing folds come last.
+    """
+    numbers, marks = [*checkpoints], [*checkpoints.values()]
+    amounts = np.array([_or_nan(known(problem, mark)) for mark in marks])
+    table = [
+        [_or_nan(v if v is None else bound(one, v, e)) for one, v, e in each_value(problem, mark)] for mark in marks
+    ]
+    away = distances(problem, np.array(table).reshape(len(marks), len(problem.constraints)), amounts)
+    keys = [
+        (mark.of - mark.folds, float(away[k]), problem.objective.sign * mark.objective, numbers[k])
+        for k, mark in enumerate(marks)
+        if amounts[k] > 0.0
+    ]
+    return min(keys)[-1] if keys else None
+
+
+def each_value(problem: Problem, checkpoint: Checkpoint) -> Iterator[tuple[Constraint, float | None, float | None]]:
+    """Each constraint, what a checkpoint measured of it, and its error."""
+    errors = checkpoint.errors or (None,) * len(problem.constraints)
+    return zip(problem.constraints, checkpoint.values, errors, strict=True)
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def order(loss: NDArray[np.float64], violation: NDArray[np.float64]) -> NDArray[np.intp]:

@@ -125,7 +125,7 @@ class History:
     @property
     def order(self) -> NDArray[np.intp]:
         """The row indices from best to worst: feasible, infeasible, unknown, failed."""
-        return feasibility.order(self.loss, self.violation)
+        return feasibility.order(self.loss, feasibility.distances(self.problem, self.bounds, self.violation))
 
     @property
     def best_first(self) -> NDArray[np.intp]:

@@ -8,7 +8,7 @@ from functools import partial
 from statistics import NormalDist
 from typing import Self, TypeAlias
 
-from fairway.checks import fraction, is_number, whole
+from fairway.checks import fraction, is_number, short, whole
 from fairway.errors import UsageError
 
 Bound: TypeAlias = Callable[[float], float]
@@ -43,14 +43,14 @@ class Measured(float):
     ) -> Self:
         """Check the numbers."""
         if not is_number(value):
-            raise UsageError(f"Measured({value!r}): a number is expected")
+            raise UsageError(f"Measured({short(value)}): a number is expected")
         if not is_number(error) or not (0.0 <= error < math.inf or math.isnan(error) and math.isnan(value)):
             raise UsageError(
-                f"Measured({float(value):.6g}, error={error!r}): a finite number of at least 0 is expected"
+                f"Measured({float(value):.6g}, error={short(error)}): a finite number of at least 0 is expected"
             )
         for name, given in (("upper", upper), ("lower", lower)):
             if given is not None and not callable(given):
-                raise UsageError(f"Measured: {name}={given!r}: a function of the confidence is expected")
+                raise UsageError(f"Measured: {name}={short(given)}: a function of the confidence is expected")
         measured = super().__new__(cls, value)
         measured.error = float(error)
         measured.rows = None if rows is None else whole(rows, "rows")

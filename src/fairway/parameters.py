@@ -21,10 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway.checks import is_finite, is_number
+from fairway.conditions import Function
 from fairway.errors import UsageError
 
 Value: TypeAlias = bool | int | float | str | None
 """The type of a parameter's value: a JSON scalar."""
+
+When: TypeAlias = Mapping[str, Value | Sequence[Value]] | Function
+"""When a parameter is active: the values of others, all of which must match, or a function of those declared above."""
 
 _DIGITS = 10
 _NARROWEST = 1e-9  # width over magnitude; in a narrower range a double has too few digits
@@ -39,8 +43,8 @@ class Parameter(ABC):
 
     @property
     @abstractmethod
-    def when(self) -> Mapping[str, Value | Sequence[Value]] | None:
-        """The values of other parameters for which this one is active; None if it always is."""
+    def when(self) -> When | None:
+        """When this one is active; None if it always is."""
 
     @abstractmethod
     def check(self, value: object) -> Value:
@@ -89,7 +93,7 @@ class _Number(Parameter):
     _: KW_ONLY
     log: bool = False
     step: float | None = None
-    when: Mapping[str, Value | Sequence[Value]] | None = None
+    when: When | None = None
     _margin: ClassVar[float] = 0.0  # from a bound to the outer edge of its cell
 
     def __post_init__(self) -> None:
@@ -269,7 +273,7 @@ class Choice(Parameter):
     options: Sequence[Value]
     _: KW_ONLY
     ordered: bool = False
-    when: Mapping[str, Value | Sequence[Value]] | None = None
+    when: When | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.options, str | bytes | Mapping) or not isinstance(self.options, Sequence):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from fairway.checks import confidence, is_finite
+from fairway.checks import MOST, confidence, is_finite, number
 from fairway.errors import UsageError
 from fairway.measured import quantile
 
@@ -70,12 +70,18 @@ class Constraint:
     With a `confidence`, such as 0.9, the metric comes as `Measured` (or `Folds`), and a checkpoint counts as feasible
     when the bound of its value at that confidence is within the limit: a margin for each checkpoint, computed from its
     own error. It is no guarantee, since a search picks the checkpoint that looks best; `study.certify` gives one.
+
+    `cost` is the price of one check in training steps, such as 5.0. Where the stopper's interval is a number or "end",
+    it stands in for measured seconds, so that no decision reads the clock: constraints are checked in the order of
+    chance of violation per cost, one without a `cost` counting as a step, and `Pilot` keeps declared costs within its
+    share `checks`. With an adaptive interval costs are measured.
     """
 
     metric: str
     threshold: float
     scale: float | None = None
     confidence: float | None = None
+    cost: float | None = None
     sign: ClassVar[float]  # sign * (value - threshold) > 0 if the constraint is violated
     breach: ClassVar[str]  # the comparison that a violating value satisfies, for messages
 
@@ -88,7 +94,9 @@ class Constraint:
             raise UsageError(f"{kind}({self.metric!r}): scale={self.scale!r}: a positive number is expected")
         if self.confidence is not None:
             confidence(self.confidence, f"{kind}({self.metric!r}): confidence")
-        _as_float(self, "threshold", "scale", "confidence")
+        if self.cost is not None:
+            number(self.cost, f"{kind}({self.metric!r}): cost", what=_COST, within=lambda cost: 0 < cost <= MOST)
+        _as_float(self, "threshold", "scale", "confidence", "cost")
 
     @cached_property
     def z(self) -> float:
@@ -107,7 +115,7 @@ class AtMost(Constraint):
 
     >>> import fairway as fw
     >>> fw.AtMost("eod", 0.25)
-    AtMost(metric='eod', threshold=0.25, scale=None, confidence=None)
+    AtMost(metric='eod', threshold=0.25, scale=None, confidence=None, cost=None)
     >>> round(fw.AtMost("eod", 0.25, confidence=0.9).z, 2)  # errors
     1.28
     """
@@ -170,6 +178,7 @@ def _as_float(owner: object, *names: str) -> None:
             object.__setattr__(owner, name, float(value))
 
 
+_COST = "a positive, finite number of training steps"
 _RESERVED = ("step", "checkpoint", "failed")  # arguments of report and tell
 
 

@@ -45,6 +45,7 @@ _OTHERS = {
     "engine.certificate": ("Certificate",),
     "engine.decision": ("Decision",),
     "engine.trial": ("Trial",),
+    "runners.callbacks": ("Callback",),
     "runners.recording": ("Recording",),
     "samplers.sampler": ("Sampler",),
     "stoppers.stopper": ("Stopper", "StopperState"),

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from fairway import hashing
-from fairway.checks import instance, whole
+from fairway.checks import at_least_zero, instance, whole
 from fairway.constraints.rows import group_names, numbered_groups
 from fairway.engine.certification import latest
+from fairway.engine.costs import Costs, costs
 from fairway.engine.events import Enqueued, Searched, Status
+from fairway.engine.frames import Library, frame
 from fairway.engine.identity import Identity
 from fairway.engine.log import Log
 from fairway.engine.measurement import Given
+from fairway.engine.outage import PATIENCE
 from fairway.engine.owner import Owner
 from fairway.engine.record import Best, TrialRecord, table
 from fairway.engine.trial import Trial, jsonable_notes
-from fairway.errors import MissingDependency, UsageError
+from fairway.errors import UsageError
 from fairway.history import History
-from fairway.parameters import Parameter, Value
+from fairway.parameters import Value
 from fairway.problem import Constraint, Objective, Problem
 from fairway.runners import optimize
+from fairway.runners.callbacks import Callback, Herald, check_callbacks
 from fairway.runners.rebuild import rebuild
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
 from fairway.seeds import trial_seed
-from fairway.space import Space
+from fairway.space import Declared, Space
 from fairway.stoppers.pilot import Pilot
 from fairway.stoppers.stopper import Stopper
 from fairway.storage.opening import open_log
@@ -35,31 +37,10 @@ from fairway.terminators.terminator import Terminator, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
     from fairway.engine.certificate import Certificate
     from fairway.runners.certify import Evaluate
-
-logger = logging.getLogger("fairway")
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Where the seconds of a study went, and what it saved.
-
-    `checks` counts constraint evaluations, `saved_checks` those offered and not called; saved seconds are estimates:
-    the mean price of a check, and for each stopped trial the steps it had left at its own pace.
-
-    >>> import fairway as fw
-    >>> fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0).costs.checks
-    0
-    """
-
-    training_seconds: float
-    check_seconds: float
-    checks: int
-    saved_training_seconds: float
-    saved_check_seconds: float
-    saved_checks: int
 
 
 class Study:
@@ -67,7 +48,9 @@ class Study:
 
     Defaults: c-TPE, `Pilot`, no terminator, a log in memory, and a fresh seed, which is stored. With a `storage`, such
     as "sqlite:///credit.db" or "postgresql://host/database", the study is created under its `name`, or resumes if it
-    is there already. Threads may share a study. `owner` is the engine behind it, for integrations.
+    is there already. A database that goes away is waited for, up to `patience` seconds: reports stay in memory and
+    training continues, while `ask` and `tell` wait. Threads may share a study. `owner` is the engine behind it, for
+    integrations.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), [fw.AtLeast("x", 0.5)], seed=0)
@@ -81,7 +64,7 @@ class Study:
 
     def __init__(
         self,
-        space: Space | Mapping[str, Parameter],
+        space: Declared,
         objective: Objective,
         constraints: Sequence[Constraint] | Constraint = (),
         *,
@@ -91,6 +74,7 @@ class Study:
         storage: str | Log | None = None,
         name: str = "study",
         seed: int | None = None,
+        patience: float = PATIENCE,
     ) -> None:
         self.space = space if isinstance(space, Space) else Space(space)
         self.problem = Problem(objective, constraints)  # type: ignore[arg-type]
@@ -98,10 +82,11 @@ class Study:
         self.stopper = instance("stopper", stopper, Stopper, Pilot())
         self.terminator = instance("terminator", terminator, Terminator, None)
         self.name = name
+        patience = at_least_zero(patience, "patience")
         self.log: Log = open_log(storage, name)
         seed = None if seed is None else whole(seed, "seed", least=0)
         identity = Identity(self.space, self.problem, seed, self.sampler, self.stopper, self.terminator)
-        self.owner = Owner(identity, self.log)
+        self.owner = Owner(identity, self.log, patience=patience)
         self.seed = self.owner.seed
         self._certificates: dict[int, Certificate] = {}  # made by this process
 
@@ -127,7 +112,9 @@ class Study:
     ) -> bool:
         """End a trial: with its final metrics if it did not report them, or with the reason why it failed.
 
-        True if that made it the study's best: by the metrics told, or by a check that was paid for when it ended.
+        True if that made it the study's best: by the metrics told, or by a check that was paid for when it ended. Once
+        this returns, the end is in the storage; if the storage is away, this waits up to `patience` seconds. If it
+        raises `StorageError`, the end is kept: tell the trial again, or just continue, and it is written then.
         """
         if not isinstance(trial, Trial):
             raise UsageError(f"tell({trial!r}): the Trial that ask() returned is expected")
@@ -141,8 +128,8 @@ class Study:
                 raise UsageError(f"trial {trial.number}: tell it either metrics or failed={failed!r}, not both")
             self.owner.close(trial, "failed", str(failed))
             return False
-        before = self.owner.referee.incumbent
-        status, reason = trial.driver.finish(metrics, **named)
+        before, kept = self.owner.referee.incumbent, self.owner.ends.get(trial.number)
+        status, reason = (kept.status, kept.reason) if kept else trial.driver.finish(metrics, **named)
         if not self.owner.close(trial, status, reason):
             why = self.owner.ledger.courses[trial.number].reason
             raise UsageError(f"trial {trial.number} was ended by another worker ({why}); its tell comes late")
@@ -170,7 +157,8 @@ class Study:
         address: str | None = None,
         retry: int | None = None,
         catch: type[Exception] | tuple[type[Exception], ...] = Exception,
-        progress: bool | None = None,
+        progress: bool = True,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         """Run this many more trials, or for this many seconds, whichever ends first; both are totals over all workers.
 
@@ -178,10 +166,14 @@ class Study:
         exception in `catch` fails its trial and the study continues, unless nothing has ever succeeded. `timeout`,
         `trial_timeout` and `check_timeout` (seconds; of the run, a trial, the check of one constraint) end a trial at
         its next report. One that reports nothing for 5 s more, or two of its steps, is killed with its worker, and
-        fails; in this process nothing can be killed, and a warning says what the run waits for. `progress` prints live
-        lines; by default only in a terminal. Ctrl-C ends the run, with running trials failed as "interrupted"; what was
-        told is kept. When the terminator's verdict is to stop, no new trial begins and those running finish; calling
-        `optimize` again overrules that verdict until the terminator has changed its mind.
+        fails; in this process nothing can be killed, and a warning says what the run waits for. When the terminator's
+        verdict is to stop, no new trial begins and those running finish; calling `optimize` again overrules that
+        verdict until the terminator has changed its mind.
+
+        `progress` shows live lines in a terminal or a notebook, and elsewhere prints a line every ten seconds and when
+        there is a new best; the log has those at INFO. Each `fw.Callback` in `callbacks` is told of a new best, a
+        trial's end, a verdict and the end of the run. Ctrl-C raises `KeyboardInterrupt` once running trials are
+        written down as failed ("interrupted"); the study keeps all it found, and a second `optimize` continues.
 
         One worker runs in this process. Several run in processes of their own (`backend="process"`), started fresh:
         any function that cloudpickle can send will do, without a `__main__` guard. Each trains with its share of the
@@ -194,6 +186,7 @@ class Study:
         names, or one started here. As many run as there is room for. The trials of a lost node are tried again.
         """
         optimize.run(
+            self,
             self.owner,
             function,
             trials=trials,
@@ -207,6 +200,7 @@ class Study:
             retry=retry,
             catch=catch,
             progress=progress,
+            callbacks=callbacks,
         )
 
     def rebuild(self, function: Callable[[Trial], Any]) -> Any:
@@ -243,7 +237,8 @@ class Study:
         at_most: int = 10,
         rows: Any = None,
         uses: int = 1,
-        progress: bool | None = None,
+        progress: bool = True,
+        callbacks: Sequence[Callback] = (),
     ) -> Certificate:
         """Find a model whose limits hold on rows that the search never saw, with this confidence.
 
@@ -259,7 +254,8 @@ class Study:
 
         Rows are spent by being looked at: a second certificate on the same `rows` is refused, unless the first call
         reserved `uses` of them, each at its share of the level. What is tested is in the log before anything is
-        evaluated, so a call that was cut off resumes, and `fairway verify` makes every test again.
+        evaluated, so a call that was cut off resumes, and `fairway verify` makes every test again. `callbacks` are told
+        of the certificate.
 
         >>> import fairway as fw
         >>> from fairway.evidence import Mean
@@ -271,6 +267,7 @@ class Study:
         """
         from fairway.runners.certify import Certifier  # noqa: PLC0415 - scipy takes its time to load
 
+        check_callbacks(callbacks)
         certifier = Certifier(
             self.owner,
             evaluate,
@@ -284,6 +281,9 @@ class Study:
         )
         found = certifier.run()
         self._certificates[certifier.number] = found
+        herald = Herald(self, self.owner, callbacks)
+        herald.tell("on_certificate", found)
+        herald.finish()
         return found
 
     def searched_by(self, rows: Any, *, groups: Any = None) -> None:
@@ -309,6 +309,25 @@ class Study:
         if number is not None and number >= len(self.owner.ledger.courses):
             raise UsageError(f"note: there is no trial {number}; the study has {len(self.owner.ledger.courses)}")
         self.owner.note(number, jsonable_notes(jsonable))
+
+    def save_as(self, url: str, name: str | None = None) -> None:
+        """Write all that this process knows into another database, as a study that opens, resumes and verifies.
+
+        The study's own storage is not needed: what was told and reported is in memory, also when the storage was
+        deleted or cannot be reached. The study itself stays where it is; open the copy to continue there.
+
+        >>> import fairway as fw
+        >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
+        >>> study.optimize(lambda trial: trial.params["x"], trials=5)
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     study.save_as(f"sqlite:///{folder}/copy.db")
+        ...     fw.Study(study.space, fw.Minimize("loss"), storage=f"sqlite:///{folder}/copy.db").best == study.best
+        True
+        """
+        from fairway.storage.saving import save  # noqa: PLC0415 - SQLAlchemy takes its time to load
+
+        save(self.owner, url, self.name if name is None else name)
 
     # What a user reads
 
@@ -352,17 +371,7 @@ class Study:
     @property
     def costs(self) -> Costs:
         """The seconds spent and saved so far."""
-        referee = self.owner.referee
-        columns = zip(referee.check_ns, referee.checks, referee.saved, strict=True)
-        saved = sum(ns * saved // max(n, 1) for ns, n, saved in columns)
-        return Costs(
-            training_seconds=referee.train_ns / 1e9,
-            check_seconds=sum(referee.check_ns) / 1e9,
-            checks=sum(referee.checks),
-            saved_training_seconds=self.owner.ledger.train_saved_ns / 1e9,
-            saved_check_seconds=saved / 1e9,
-            saved_checks=sum(referee.saved),
-        )
+        return costs(self.owner)
 
     @property
     def last_stop(self) -> str:
@@ -390,11 +399,12 @@ class Study:
         """The read-only columns that samplers see."""
         return self.owner.history()
 
-    def to_frame(self) -> pd.DataFrame:
-        """Every trial as a row of a pandas table: parameters, the metrics that stand for it, status, costs, notes."""
-        try:
-            import pandas as pd  # noqa: PLC0415 - optional
-        except ImportError:
-            raise MissingDependency("to_frame needs pandas: pip install pandas") from None
-        rows = table(self.trials, self.space, self.problem)
-        return pd.DataFrame(rows).set_index("number") if rows else pd.DataFrame()
+    @overload
+    def to_frame(self, library: Literal["pandas"] = "pandas") -> pd.DataFrame: ...
+    @overload
+    def to_frame(self, library: Literal["polars"]) -> pl.DataFrame: ...
+    @overload
+    def to_frame(self, library: Literal["pyarrow"]) -> Any: ...
+    def to_frame(self, library: Library = "pandas") -> Any:
+        """Every trial as a row of a table: parameters, the metrics that stand for it, status, costs, notes."""
+        return frame(table(self.trials, self.space, self.problem), library)

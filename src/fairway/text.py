@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fairway.letters import plain
 from fairway.problem import Constraint, Problem
 
 _UNITS = (  # the least seconds to use it for, its length in seconds, its name, its short name
@@ -25,9 +26,8 @@ def shown(text: object, most: int = 300) -> str:
     >>> shown("red: " + chr(27) + "[31m")
     'red: \\x1b[31m'
     """
-    plain = str(text)
-    plain = plain if len(plain) <= most else f"{plain[: most - 3]}..."
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in plain)
+    given = str(text)
+    return plain(given if len(given) <= most else f"{given[: most - 3]}...")
 
 
 def named(name: object) -> str:

@@ -1,11 +1,20 @@
 from __future__ import annotations
 
+import io
+import logging
 import os
 import pty
+import re
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
+
+import pytest
 
 import fairway as fw
+from fairway.evidence import Mean
+from fairway.runners import progress
 from fairway.runners.progress import describe
 from tests.conftest import flush, run_curves
 
@@ -54,14 +63,117 @@ def test_progress_shows_each_of_several_running_trials(make_study):
     assert shown[-1] == "  and 2 more"
 
 
-def test_plain_lines_where_it_is_no_terminal_and_silence_unless_asked_for(make_study, capsys):
+def evaluate(trial):
+    return {"auc": 0.5, "eod": 0.1}
+
+
+def test_plain_lines_where_it_is_no_terminal_and_silence_if_asked_for(make_study, capsys):
     study = make_study()
-    study.optimize(lambda trial: {"auc": 0.5, "eod": 0.1}, trials=3)
-    study.optimize(lambda trial: {"auc": 0.5, "eod": 0.1}, trials=3, progress=False)
+    study.optimize(evaluate, trials=3, progress=False)
     assert capsys.readouterr() == ("", "")
-    study.optimize(lambda trial: {"auc": 0.5, "eod": 0.1}, trials=3, progress=True)
+    study.optimize(evaluate, trials=3)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("3/3 trials in 0 s, 6 earlier, 9 completed, seed 0 | best auc 0.5, eod 0.1; checks 0 paid")
+    said = r"3/3 trials in \d+ s, 3 earlier, 6 completed, seed 0 \| best auc 0.5, eod 0.1; checks 0 paid"
+    assert re.match(said, line)
+
+
+@pytest.mark.parametrize("given", [None, "no"])
+def test_progress_is_wanted_or_not(make_study, given):
+    with pytest.raises(fw.UsageError, match="True or False is expected"):
+        make_study().optimize(evaluate, trials=1, progress=given)
+
+
+def awaited(capsys, text):
+    """What is printed until a text comes."""
+    printed, patience = "", time.monotonic() + 20
+    while text not in printed:
+        assert time.monotonic() < patience
+        time.sleep(0.01)
+        printed += capsys.readouterr().err
+    return printed
+
+
+def test_a_plain_line_comes_at_a_new_best_and_otherwise_every_ten_seconds(make_study, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_LOOK_SECONDS", 0.01)
+    printed = []
+
+    def train(trial):
+        for step in trial.steps(3):
+            if step == 3:
+                monkeypatch.setattr(progress, "_PLAIN_SECONDS", 0.05)
+            trial.report(auc=0.5, eod=0.3 if step == 1 else 0.1)
+            printed.append("" if step == 1 else awaited(capsys, "0/1 trials"))
+
+    make_study(fw.Never()).optimize(train, trials=1)
+    at_best, later = printed[1:]
+    (line,) = at_best.splitlines()
+    assert re.fullmatch(
+        r"0/1 trials in \d+ s, 1 running, seed 0 \| best auc 0.5, eod 0.1; checks 0 paid, 0 saved", line
+    )
+    assert "0/1 trials" in later
+
+
+def test_lines_go_to_the_log_and_are_not_printed_twice(make_study, capsys):
+    logger, study = logging.getLogger("fairway"), make_study()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("log: %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        study.optimize(evaluate, trials=2)
+        study.certify(lambda model: Mean([0] * 200), models=lambda best: "model")
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+    lines = capsys.readouterr().err.splitlines()
+    assert re.match(r"log: 2/2 trials in \d+ s, 2 completed, seed 0 \| best auc 0.5", lines[0])
+    assert lines[1:] == ["log: ended: 2 trials were run", "log: testing trial 0, step 1: candidate 1 of 1"]
+
+
+@pytest.mark.parametrize("error", [OSError("No space left on device"), ValueError("I/O operation on closed file")])
+def test_progress_that_cannot_be_written_ends_nothing(make_study, monkeypatch, error):
+    class Full(io.StringIO):
+        def write(self, text):
+            raise error
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    study = make_study()
+    study.optimize(evaluate, trials=2)
+    assert study.ended == "2 trials were run"
+
+
+def test_a_notebook_has_one_cell_that_changes(make_study, monkeypatch, capsys):
+    shown = []
+
+    class Handle:
+        def update(self, data, *, raw):
+            shown.append(data)
+
+    def display(data, *, raw, display_id):
+        assert raw
+        assert display_id
+        shown.append(data)
+        return Handle()
+
+    shell = SimpleNamespace(kernel=object())  # as ipykernel's has; a terminal's has none
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    monkeypatch.setattr(progress, "_LOOK_SECONDS", 0.01)
+    study = make_study(stopper=fw.Never())
+
+    def train(trial):
+        for _ in trial.steps(2):
+            before, patience = len(shown), time.monotonic() + 20
+            while len(shown) <= before:
+                assert time.monotonic() < patience
+                time.sleep(0.01)
+            trial.report(auc=0.5, eod=0.3)
+
+    study.optimize(train, trials=1)
+    assert capsys.readouterr() == ("", "")
+    assert shown[0]["text/plain"].startswith("0/1 trials in 0 s, seed 0\nnothing feasible yet")
+    assert shown[-1]["text/plain"].startswith("1/1 trial in ")
+    assert shown[-1]["text/html"] == f"<pre>{shown[-1]['text/plain']}</pre>"
 
 
 def test_a_live_line_in_a_terminal():

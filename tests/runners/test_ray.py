@@ -106,7 +106,8 @@ def test_a_timeout_ends_a_trial_and_an_interrupted_one_cleans_up(local_ray, ctrl
 
     study = make_study()
     threading.Thread(target=interrupt).start()
-    study.optimize(sleepy, trials=1, workers=1, backend="ray")
+    with pytest.raises(KeyboardInterrupt):
+        study.optimize(sleepy, trials=1, workers=1, backend="ray")
     assert study.ended == "interrupted"
     assert (tmp_path / "woken").exists()
 

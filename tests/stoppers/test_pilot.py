@@ -233,6 +233,16 @@ def test_with_a_fixed_interval_nothing_depends_on_the_clock():
     assert seen[0] == seen[1] == seen[2]
 
 
+@pytest.mark.parametrize(("cost", "most"), [(None, 60), (0.5, 60), (4.0, 20), (1000.0, 5)])
+def test_with_a_fixed_interval_checks_take_their_share_by_the_costs_that_are_declared(make_study, cost, most):
+    study = make_study(fw.Pilot(interval=1), [fw.AtMost("eod", 0.25, cost=cost)])
+    run_curves(study, [curve([0.5 + t / 200 for t in range(60)], [0.1] * 60)])
+    assert study.costs.checks <= most
+    assert study.costs.checks >= min(most, 60 // max(round(cost or 1), 1))
+    assert study.best.step == 60  # the last step is checked whatever it costs
+    assert verify(study.log.read()).faults == []
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [

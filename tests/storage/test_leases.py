@@ -50,7 +50,8 @@ HOLD = "ctypes.PyDLL(None).usleep(int({seconds} * 1e6))  # Python's lock is held
 def silent(url, act, beat=0.2):
     """Another process with a running trial, which does something before it tells."""
     code = textwrap.dedent(SILENT).format(url=url, act=act, beat=beat)
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE  # for its input too: it waits there, wherever the tests run
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True) as process:
         try:
             assert process.stdout.readline() == "asked\n"
             yield process

@@ -22,9 +22,9 @@ from tests.storage.test_leases import vanish
 CURVES = [[(auc / 10, {"eod": eod / 10}) for auc, eod in zip((1, 5, 9, 3), (0, 2, 4, 1), strict=True)]] * 6
 
 
-def open_study(url, stopper=None, name="credit", seed=0):
+def open_study(url, stopper=None, name="credit", seed=0, **more):
     limits = [fw.AtMost("eod", 0.25)]
-    return fw.Study(SPACE, fw.Maximize("auc"), limits, stopper=stopper, storage=url, name=name, seed=seed)
+    return fw.Study(SPACE, fw.Maximize("auc"), limits, stopper=stopper, storage=url, name=name, seed=seed, **more)
 
 
 def test_a_study_goes_on_where_it_was(url):
@@ -297,7 +297,7 @@ class TestABrokenDatabase:
         monkeypatch.setattr("fairway.storage.access.BUSY_MS", 50)
         monkeypatch.setattr("fairway.storage.sql.BUSY_MS", 50)
         url = f"sqlite:///{tmp_path / 'study.db'}"
-        study = open_study(url)
+        study = open_study(url, patience=0)
         with closing(sqlite3.connect(tmp_path / "study.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(fw.StorageError, match="database is locked"):

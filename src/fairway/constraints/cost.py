@@ -16,7 +16,7 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import fraction, positive, whole
+from fairway.checks import fraction, number, short, whole
 from fairway.constraints.rows import count_rows, take
 from fairway.errors import UsageError
 from fairway.measured import Measured
@@ -26,6 +26,7 @@ _BLOCKS = 5
 _MEDIAN_ERROR = 0.54  # of five normal values, sd(median) / E(b_4 - b_2) = 0.536 / 0.990
 _CALLS = 30  # at least, over all blocks
 _WARM_UP = 3
+_LONGEST = 3600.0  # seconds
 _LARGEST = 100_000
 _SLICES = 256  # batches to cut at most, since each is a copy
 
@@ -50,10 +51,10 @@ def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None 
     True
     """
     fraction(quantile, "quantile", ends=(0, 1))
-    positive(seconds, "seconds", what="number of seconds")
+    number(seconds, "seconds", what=f"a positive number up to {_LONGEST:g}", within=lambda given: 0 < given <= _LONGEST)
     predict = getattr(model, "predict", model)
     if not callable(predict):
-        raise UsageError(f"model={model!r}: an object with a predict method, or a function of rows, is expected")
+        raise UsageError(f"model={short(model)}: an object with a predict method, or a function of rows, is expected")
     blocks = call_seconds(predict, rows, batch, blocks=_BLOCKS, calls=_CALLS, seconds=seconds)
     found = sorted(float(np.quantile(block, quantile)) for block in blocks)
     value, error = found[_BLOCKS // 2], _MEDIAN_ERROR * (found[-2] - found[1])

@@ -70,9 +70,9 @@ class Batch:
             over=self._over,
         )
 
-    def forget(self) -> None:
-        """Forget the rows: they have been written."""
-        self._rows = []
+    def forget(self, act: int) -> None:
+        """Forget the rows up to this act: they have been written."""
+        self._rows = [row for row in self._rows if row[0] > act]
 
 
 @contextmanager
@@ -85,5 +85,5 @@ def drained(batches: Iterable[Batch], now: int) -> Iterator[list[Reported]]:
         if event is not None:
             full.append((batch, event))
     yield [event for _, event in full]
-    for batch, _ in full:
-        batch.forget()
+    for batch, event in full:
+        batch.forget(int(event.acts[-1]))

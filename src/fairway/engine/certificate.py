@@ -11,7 +11,6 @@ from fairway.engine.certification import Candidate, Certification, level_of
 from fairway.engine.ledger import Course
 from fairway.evidence import Decisions, Evidence, from_json, rows_needed
 from fairway.evidence.decisions import digest
-from fairway.parameters import Value
 from fairway.problem import Constraint, Problem
 from fairway.text import beside, confidence, counted, limit_in_words, named, number, percent
 
@@ -73,7 +72,7 @@ class Certificate:
     uses: int
     number: int
     step: int
-    params: Mapping[str, Value]
+    params: Mapping[str, Any]
     metrics: Mapping[str, float | None]
     tested: tuple[Attempt, ...]
     chosen: int  # the place of this checkpoint among those tested

@@ -1,6 +1,7 @@
 """What a study is, as JSON and back: its space, objective, constraints, seed, sampler, stopper and terminator.
 
-Only classes that the registry lists are built from JSON.
+Only classes that the registry lists are built from JSON. A condition that is a function is kept by its name, and comes
+back as `Stored`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from fairway import registry
+from fairway.conditions import Stored, function_name
 from fairway.errors import StorageError, UsageError
 from fairway.problem import Problem
 from fairway.samplers.sampler import Sampler
@@ -36,7 +38,7 @@ class Identity:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
-            "space": _plain(dict(self.space)),
+            "space": {name: _plain(part[0] if len(part) == 1 else part) for name, part in self.space.declared.items()},
             "objective": _plain(self.problem.objective),
             "constraints": _plain(self.problem.constraints),
             "seed": self.seed,
@@ -50,7 +52,10 @@ class Identity:
     def from_json(cls, data: Mapping[str, Any]) -> Identity:
         """The identity that `to_json` wrote."""
         try:
-            parameters = {name: _build(part) for name, part in data["space"].items()}
+            parameters = {
+                name: [_build(each) for each in part] if isinstance(part, list) else _build(part)
+                for name, part in data["space"].items()
+            }
             constraints = [_build(part) for part in data["constraints"]]
             return cls(
                 space=Space(parameters),
@@ -68,13 +73,20 @@ class Identity:
         mine = self.to_json()
         for part in ("space", "objective", "constraints"):
             there, here = stored.get(part), mine[part]
-            if part == "objective" and isinstance(there, Mapping):  # what is known of its best value may change
-                there, here = {**there, "best": None}, {**here, "best": None}
+            if part != "space":
+                there, here = _lasting(there), _lasting(here)
             difference = _difference(there, here)
             if difference:
                 raise UsageError(
                     f"the study in this storage has another {part}: {difference}; give this one another name"
                 )
+
+
+def _lasting(part: Any) -> Any:
+    """An objective or a list of constraints without what may change: the best value known, the price of a check."""
+    if isinstance(part, list):
+        return [_lasting(each) for each in part]
+    return {k: v for k, v in part.items() if k not in ("best", "cost")} if isinstance(part, dict) else part
 
 
 def _difference(there: Any, here: Any, path: str = "") -> str:
@@ -99,6 +111,8 @@ def _short(value: Any) -> str:
 
 
 def _plain(part: Any) -> Any:
+    if callable(part):
+        return function_name(part)
     if is_dataclass(part):
         kind = type(part)
         name = kind.__name__ if registry.kind(kind.__name__) is kind else f"{kind.__module__}.{kind.__qualname__}"
@@ -114,6 +128,8 @@ def _build(part: Mapping[str, Any] | None) -> Any:
     if part is None:
         return None
     arguments = dict(part)
+    if isinstance(arguments.get("when"), str):
+        arguments["when"] = Stored(arguments["when"])
     name = arguments.pop("kind")
     kind = EarlierPilot if name == "Pilot" and "reduction" in arguments else registry.kind(name)
     if kind in (AnyOf, AllOf):

@@ -3,21 +3,28 @@
 The journal keeps the batches of the trials that run here, and drains them before the referee learns anything from
 others: so one log position, `Reported.seen`, says for all rows of a batch what their worker knew when it ruled on them.
 
-One lock guards all of this: `journal.lock`, which is `referee.lock` and `owner.lock` too. It is held across writes.
+One lock guards all of this: `journal.lock`, which is `referee.lock` and `owner.lock` too. It is held across writes, and
+free while somebody waits for a database that is away (`Outage`).
+
+A write that fails may have been written all the same: the connection was lost before the answer came. So the log
+decides. Before anything else is written or replayed, the journal reads on and forgets the rows that it finds there.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, TypeGuard, TypeVar
 
 from fairway.engine.batch import Batch, drained
 from fairway.engine.clock import Clock, WallClock
 from fairway.engine.durability import WAIT_NS, start_pulse
-from fairway.engine.events import Asked, Event, Opened, Reported, Told, claim
+from fairway.engine.events import Asked, Event, Opened, Reported, Told, claim, to_json
 from fairway.engine.ledger import Ledger
 from fairway.engine.log import Log
+from fairway.engine.outage import Outage
 from fairway.engine.referee import Referee
 from fairway.engine.roster import Roster
 from fairway.engine.soundness import fitting
@@ -30,14 +37,17 @@ _PATIENCE_SECONDS = 1.0  # the pulse waits this long for the lock; it comes agai
 class Journal:
     """The writer and reader of one log, with the ledger and the referee that replay it."""
 
-    def __init__(self, log: Log, ledger: Ledger, referee: Referee) -> None:
+    def __init__(self, log: Log, ledger: Ledger, referee: Referee, *, patience: float) -> None:
         self.log, self.ledger, self.referee = log, ledger, referee
         self.roster = Roster(log.leases)
         self.clock: Clock = WallClock()
         self.lock = referee.lock  # held while anything known here changes
         self.position = 0  # of the log, replayed so far
+        self.outage = Outage(self.lock, patience)
         self._batches: dict[int, Batch] = {}  # of the trials that run in this process
+        self._posted: list[Reported] = []  # reports of further workers that are not in the log yet
         self._behind = False  # others wrote before our last append
+        self._unsure = False  # an append failed, and may have been written all the same
         self._process = os.getpid()
         if log.leases is not None:
             start_pulse(self)
@@ -46,8 +56,13 @@ class Journal:
         """Take a number as a worker of the study and show others that it lives; who founded the study is number 0."""
         self.catch_up()
         worker = 0 if founded else self.claim(lambda: Opened(self.ledger.workers, config)).worker
-        self.roster.attend(worker)
+        with self.turn():
+            self.outage.insist(partial(self.roster.attend, worker))
         return worker
+
+    def turn(self) -> AbstractContextManager[None]:
+        """The lock, once nobody waits for the log: for what reads, writes and reads again."""
+        return self.outage.turn()
 
     # Trials that run in this process
 
@@ -62,27 +77,64 @@ class Journal:
             self._batches.pop(number, None)
 
     def drain(self, batch: Batch) -> None:
-        """Write what one batch holds."""
-        self._drain([batch])
+        """Write what one batch holds; while the log is away, its rows stay there."""
+        with self.lock:
+            self.outage.attempt(partial(self._drain, [batch]))
 
-    def flush(self) -> bool:
-        """Write what all batches hold; whether there was anything."""
-        return self._drain(self._batches.values())
+    def flush(self) -> None:
+        """Write what all batches hold, and what further workers reported."""
+        with self.turn():
+            self.outage.insist(self._flush)
+
+    def _flush(self) -> bool:
+        """Write all that waits; whether there was anything in the batches."""
+        found = self._drain(self._batches.values())
+        if self._posted:
+            self._write(self._posted)
+            self._posted = []
+        return found
 
     def _drain(self, batches: Iterable[Batch]) -> bool:
-        with self.lock, drained(batches, self.clock.ns()) as events:
+        self._settle()
+        with drained(batches, self.clock.ns()) as events:
             if events:
                 self._write(events)
             return bool(events)
 
+    def post(self, *events: Reported) -> None:
+        """Write what further workers reported; while the log is away, it is kept."""
+        with self.lock:
+            self._posted += events
+            self.outage.attempt(self._flush)
+
+    @property
+    def unwritten(self) -> list[Reported]:
+        """What was reported in this process and by further workers, and is not in the log."""
+        with self.lock:
+            rows = [batch.event() for batch in self._batches.values()]
+            return [*self._posted, *(event for event in rows if event is not None)]
+
     # The log
 
-    def append(self, *events: Event) -> bool:
-        """Write events and replay them; False, with none of them written, if another worker was first to claim one."""
-        with self.lock:
-            if any(self._is_foreign(event) for event in events):
-                self.flush()
+    def append(self, *events: Event, meanwhile: Callable[[], object] | None = None) -> bool:
+        """Write events and replay them; False, with none of them written, if another worker was first to claim one.
+
+        If the log is away, this waits; `meanwhile` is called before the lock is free for others.
+        """
+        tried = False
+
+        def act() -> bool:
+            nonlocal tried
+            found = self._settle()
+            if tried and to_json(events[0]) in map(to_json, found):
+                return True
+            if self._posted or any(self._is_foreign(event) for event in events):
+                self._flush()
+            tried = True
             return self._write(events)
+
+        with self.turn():
+            return self.outage.insist(act, meanwhile)
 
     def claim(self, make: Callable[[], _Claiming]) -> _Claiming:
         """Append what `make` makes of what is known, and again as long as another worker is the first to claim it."""
@@ -97,10 +149,27 @@ class Journal:
                 return event
             refused = claim(event)
 
+    def _settle(self) -> Sequence[Event]:
+        """After a write that failed, forget the rows that are in the log all the same; what has not been replayed."""
+        if not self._unsure:
+            return ()
+        write(self.log, [])  # whoever is still writing, perhaps our lost connection, is done after this
+        found = read(self.log, self.position)
+        own = {(event.worker, int(event.acts[-1])): event for event in found if isinstance(event, Reported)}
+        self._posted = [event for event in self._posted if (event.worker, int(event.acts[-1])) not in own]
+        for (worker, act), event in own.items():
+            if worker == self.referee.worker and event.number in self._batches:
+                self._batches[event.number].forget(act)
+        self._unsure, self._behind = False, True
+        return found
+
     def _write(self, events: Sequence[Event]) -> bool:
         if os.getpid() != self._process:
             raise UsageError("this study was made in another process; after a fork, open a Study of its own")
+        self._unsure = True
         length = write(self.log, events)
+        self._unsure = False
+        self.outage.end()
         if length == self.position + len(events):  # nobody else wrote: no need to read it back
             self._replay(events)
         else:
@@ -113,34 +182,52 @@ class Journal:
 
     def catch_up(self) -> None:
         """Replay what was written since, by this process or by others."""
-        with self.lock:
+        with self.turn():
+            self.outage.insist(self._catch_up)
+
+    def _catch_up(self) -> None:
+        self._settle()
+        events = self.read(self.position)
+        if any(self._is_foreign(event) for event in events) and self._drain(self._batches.values()):
             events = self.read(self.position)
-            if any(self._is_foreign(event) for event in events) and self.flush():
-                events = self.read(self.position)
-            self._replay(events)
-            self._behind = False
+        self._replay(events)
+        self._behind = False
 
     def follow(self) -> None:
-        """Replay what the last append left unread, if others wrote too."""
+        """Write what further workers reported, if that had to wait; replay what others wrote before the last append."""
+        if self._posted:
+            self.flush()
         if self._behind:
             self.catch_up()
+
+    def look(self) -> None:
+        """Replay what was written since, if the log can be reached now."""
+        with self.lock:
+            self.outage.attempt(self._catch_up)
+
+    def keep_up(self) -> None:
+        """Replay what others wrote before the last append, if the log can be reached now."""
+        if self._behind:
+            self.look()
 
     def pulse(self) -> None:
         """Renew leases; while trials run, write rows that have waited and read what others wrote.
 
         In virtual time nothing waits.
         """
-        self.roster.renew()
-        idle = not self._batches and not self.roster.further
+        self.outage.attempt(self.roster.renew)
+        idle = not self._batches and not self.roster.further and not self._posted
         if idle or not isinstance(self.clock, WallClock) or not self.lock.acquire(timeout=_PATIENCE_SECONDS):
             return
         try:
             now = self.clock.ns()
-            self._drain([batch for batch in self._batches.values() if now - batch.drained_ns > WAIT_NS])
+            waited = [batch for batch in self._batches.values() if now - batch.drained_ns > WAIT_NS]
+            if self._posted or waited:
+                self.outage.attempt(self._flush if self._posted else partial(self._drain, waited))
         finally:
             self.lock.release()
-        if self.read(self.position, most=1):
-            self.catch_up()
+        if self.outage.attempt(partial(self.read, self.position, most=1)):
+            self.look()
 
     def _replay(self, events: Sequence[Event]) -> None:
         for event in events:

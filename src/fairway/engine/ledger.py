@@ -35,7 +35,7 @@ from fairway.engine.events import (
 from fairway.engine.record import TrialRecord, named_errors
 from fairway.engine.revival import GivenUp, Lost
 from fairway.engine.soundness import refuse_other_constraints
-from fairway.errors import StorageError
+from fairway.errors import StorageError, UsageError
 from fairway.feasibility import Checkpoint
 from fairway.history import Columns, History
 from fairway.parameters import Value
@@ -192,7 +192,14 @@ class Ledger:
         if event.number != len(self.courses):
             raise StorageError(f"the log asks for trial {event.number} where {len(self.courses)} is due: it is damaged")
         times_lost = self.given_up.take(event).times_lost
-        course = Course(event.params, event.worker, self._space.encode(event.params), event.at, times_lost)
+        try:
+            x = self._space.encode(event.params)
+        except UsageError as error:
+            raise StorageError(
+                f"trial {event.number} of the log does not fit the space ({error}): the log is damaged, or a function "
+                "in when= is not the one that the study began with"
+            ) from error
+        course = Course(event.params, event.worker, x, event.at, times_lost)
         self.courses.append(course)
         self.running[event.number] = course
         self.ended = None

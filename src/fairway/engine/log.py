@@ -21,6 +21,9 @@ class Log(Protocol):
 
         An event may claim what only one event of a log can have (`events.claim`), such as the next trial number. A
         writer that comes too late reads what others wrote meanwhile and tries again.
+
+        A storage that is away raises `fairway.errors.Unreachable`, here and in `read`, and is tried again. Such an
+        append may have been written all the same. That is decided once a later one returns, also one of no events.
         """
 
     def read(self, since: int = 0, most: int | None = None) -> Sequence[Event]:

@@ -7,7 +7,6 @@ processes that it runs trials in: it writes for them, and passes on what they ha
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,28 +17,29 @@ import numpy as np
 
 from fairway.engine.clock import Clock
 from fairway.engine.driver import Driver
+from fairway.engine.ends import End, complete
 from fairway.engine.events import Asked, Ended, Enqueued, Event, Judged, Noted, Opened, Reported, Revived, Status, Told
 from fairway.engine.identity import Identity
 from fairway.engine.journal import Journal, read, write
 from fairway.engine.ledger import Ledger
 from fairway.engine.log import Log
+from fairway.engine.outage import PATIENCE
 from fairway.engine.record import Best, named_errors
 from fairway.engine.referee import Referee
 from fairway.engine.trial import Trial
 from fairway.errors import StorageError, UsageError
 from fairway.feasibility import Checkpoint
 from fairway.history import History
+from fairway.logs import logger
 from fairway.parameters import Value
 from fairway.seeds import fresh_seed, stream, trial_seed
 from fairway.terminators.terminator import Verdict
-
-logger = logging.getLogger("fairway")
 
 
 class Owner:
     """What asks, tells and judges for a study in this process."""
 
-    def __init__(self, identity: Identity, log: Log) -> None:
+    def __init__(self, identity: Identity, log: Log, *, patience: float = PATIENCE) -> None:
         assert identity.sampler is not None
         assert identity.stopper is not None
         self.space, self.problem = identity.space, identity.problem
@@ -47,9 +47,10 @@ class Owner:
         self.identity = replace(identity, seed=self.seed)
         self.ledger = Ledger(self.space, self.problem, self.seed)
         self.referee = Referee(self.problem, identity.stopper, worker=-1)
-        self.journal = Journal(log, self.ledger, self.referee)
+        self.journal = Journal(log, self.ledger, self.referee, patience=patience)
         self.lock = self.journal.lock
         self.running: dict[int, Trial] = {}  # in this process
+        self.ends: dict[int, End] = {}  # that could not be written, by trial; the next ask writes them
         self._sampler = identity.sampler
         self._asking = threading.Lock()  # one proposal at a time, while reports continue
         self._judging = threading.Lock()  # one verdict at a time
@@ -111,6 +112,8 @@ class Owner:
         propose = propose or self._propose
         with self._asking:
             self.journal.catch_up()
+            for end in list(self.ends.values()):
+                end.write()
             self._give_up_lost()
             return self.journal.claim(partial(self._next, worker, propose))
 
@@ -128,77 +131,121 @@ class Owner:
     # Telling
 
     def close(self, trial: Trial, status: Status, reason: str) -> bool:
-        """Write that a trial of this process ended, and only then forget it: a write that fails may be tried again.
+        """Write that a trial of this process ended, and only then forget it: a write that fails is kept in `ends`.
 
         False if somebody else ended it before.
         """
-        driver = trial.driver
-        with self.lock:
-            if self.running.get(trial.number) is not trial:
-                raise UsageError(f"trial {trial.number} was told already ({trial.status}); a trial is told once")
+        driver, number = trial.driver, trial.number
+        with self.journal.turn():
+            if self.running.get(number) is not trial:
+                raise UsageError(f"trial {number} was told already ({trial.status}); a trial is told once")
+            end = End(status, reason, partial(self.close, trial, status, reason), driver.notes)
+            end = self.ends.setdefault(number, end)
             self.journal.catch_up()
-            written = self._tell(trial.number, status, reason, rows=driver.batch.event(), notes=driver.notes)
-            del self.running[trial.number]
-            self.journal.close(trial.number)
+            written = self._has_ended(number)
+            if not written:
+                end.rows = driver.batch.event()
+                self.journal.close(number)
+                try:
+                    written = self._tell(number, end)
+                except BaseException:
+                    self.journal.open(driver.batch)
+                    end.rows = None
+                    raise
+            del self.running[number], self.ends[number]
+            self.journal.close(number)
             self.journal.follow()
             if not written:  # given up at this moment, and perhaps to be revived
-                written = self._tell(trial.number, status, reason, notes=driver.notes)
+                end.rows = None
+                written = self._tell(number, end)
                 self.journal.follow()
-            driver.status = self.ledger.courses[trial.number].status
+            driver.status = self.ledger.courses[number].status
         return written and driver.status == status
 
     def tell_for(self, told: Told, rows: Reported | None) -> bool:
         """Write that a further worker's trial ended, with its last reports; False if somebody else was first."""
-        with self.lock:
+        with self.journal.turn():
+            write = partial(self.tell_for, told, rows)
+            self.ends[told.number] = End(told.status, told.reason, write, rows=rows, told=told)
             self.journal.follow()
-            written = self._write(told, rows)
+            written = self._has_ended(told.number) or self._write(told, rows)
+            del self.ends[told.number]
             self.journal.follow()
             if not written:
                 written = self._write(told, None)
                 self.journal.follow()
         return written
 
+    @property
+    def unwritten(self) -> list[Event]:
+        """What this process knows and the log does not hold: reports, and the ends of trials."""
+        with self.lock:
+            open_ends = [(number, end) for number, end in self.ends.items() if number in self.ledger.running]
+            ends = [
+                (end.told or self._told(number, end, act), end.rows)
+                for act, (number, end) in enumerate(open_ends, self.referee.acts + 1)
+            ]
+            return complete(self.ledger, self.journal.unwritten, ends)
+
+    def _has_ended(self, number: int) -> bool:
+        """Whether the end of a trial is in the log by its own worker: written, though the write seemed to fail."""
+        course = self.ledger.courses[number]
+        return course.status != "running" and self.ledger.given_up.course(number) is None
+
     def give_up(self, number: int, reason: str, *, retry: int) -> bool:
         """Fail a trial whose worker is gone; whether it is put back in the queue, as it is up to `retry` times."""
-        with self.lock:
+        with self.journal.turn():
+            self.journal.follow()
             course = self.ledger.running.get(number)
-            if course is None:
+            if course is None or number in self.ends:
                 return False
             again = course.times_lost < retry
             then = [Enqueued(course.params, course.times_lost + 1)] if again else []
-            written = self._tell(number, "failed", reason, then=then)
+            written = self._tell(number, End("failed", reason, lambda: None), then)
             self.journal.follow()
         return written and again
 
     def _give_up_lost(self) -> None:
         """Fail the running trials of others' workers that are gone."""
-        with self.lock:
+        with self.journal.turn():
             known = {self.referee.worker, *self.journal.roster.further}
             others = {course.worker for course in self.ledger.running.values()} - known
-            gone = self.journal.roster.lost(others)
+            gone = self.journal.outage.insist(partial(self.journal.roster.lost, others))
             for number in [n for n, course in self.ledger.running.items() if course.worker in gone]:
                 self.give_up(number, "lost its worker", retry=1)
 
-    def _tell(
-        self,
-        number: int,
-        status: Status,
-        reason: str,
-        *,
-        rows: Reported | None = None,
-        notes: Mapping[str, Any] | None = None,
-        then: Sequence[Event] = (),
-    ) -> bool:
-        """Write that a trial ended, by an act of this process; False if another worker was first."""
-        act = self.referee.acts + 1
-        told = Told(number, status, reason, self.clock.at(), self.referee.worker, act, notes=notes or {})
-        written = self._write(told, rows, then)
+    def _tell(self, number: int, end: End, then: Sequence[Event] = ()) -> bool:
+        """Write that a trial ended, by an act of this process; False if another worker was first.
+
+        While this waits for the log, and after it fails, others rule: the act is done by then, and theirs come after.
+        """
+        told = end.told or self._told(number, end, self.referee.acts + 1)
+
+        def finish() -> None:
+            end.told = told
+            if told.act > self.referee.acts:
+                self.referee.finish(number, completed=end.status == "completed")
+
+        try:
+            written = self._write(told, end.rows, then, meanwhile=finish)
+        except BaseException:
+            finish()
+            raise
         if written:
-            self.referee.finish(number, completed=status == "completed")
-            logger.debug("trial %d %s: %s", number, status, reason)
+            finish()
+            logger.debug("trial %d %s: %s", number, end.status, end.reason)
         return written
 
-    def _write(self, told: Told, rows: Reported | None, then: Sequence[Event] = ()) -> bool:
+    def _told(self, number: int, end: End, act: int) -> Told:
+        return Told(number, end.status, end.reason, self.clock.at(), self.referee.worker, act, notes=end.notes)
+
+    def _write(
+        self,
+        told: Told,
+        rows: Reported | None,
+        then: Sequence[Event] = (),
+        meanwhile: Callable[[], object] | None = None,
+    ) -> bool:
         """Write a trial's end with the sums of its reports, and the last of them before it.
 
         One that was given up, and has not run again since, is revived first.
@@ -207,7 +254,8 @@ class Owner:
         before = []
         if self.ledger.given_up.may_revive(told):
             told, before = replace(told, revived=True), [Revived(told.number, told.worker, told.at)]
-        written = self.journal.append(*before, *kept, self.ledger.summed(told, rows), *then)
+        summed = self.ledger.summed(told, rows)
+        written = self.journal.append(*before, *kept, summed, *then, meanwhile=meanwhile)
         if not written and kept:  # what was ruled on is part of the log all the same
             self.journal.append(*kept)
         return written
@@ -216,7 +264,7 @@ class Owner:
 
     def enlist(self) -> Referee:
         """Take a number for a further worker; the referee that it starts with."""
-        with self.lock:
+        with self.journal.turn():
             worker = self.journal.join(self.identity.to_json())
             self.journal.flush()
             self.journal.catch_up()
@@ -230,7 +278,7 @@ class Owner:
 
     def another(self) -> Owner:
         """One more owner of the same study and log."""
-        return Owner(self.identity, self.journal.log)
+        return Owner(self.identity, self.journal.log, patience=self.journal.outage.patience)
 
     # Judging
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from fairway.engine.events import Status
 from fairway.feasibility import Checkpoint
-from fairway.parameters import Value
 from fairway.problem import Problem
 from fairway.space import Space
 
@@ -28,7 +27,7 @@ class Best(NamedTuple):
 
     number: int
     step: int
-    params: Mapping[str, Value]
+    params: Mapping[str, Any]
     metrics: Mapping[str, float | None]
     errors: Mapping[str, float]
 
@@ -48,7 +47,7 @@ class TrialRecord:
     """
 
     number: int
-    params: Mapping[str, Value]
+    params: Mapping[str, Any]
     status: Status
     reason: str
     step: int | None
@@ -73,7 +72,7 @@ class TrialRecord:
             "number": self.number,
             "status": self.status,
             "feasible": self.feasible,
-            **{f"param.{name}": self.params.get(name) for name in space},
+            **{f"param.{name}": self.params.get(name) for name in space.names},
             **{f"metric.{name}": self.metrics.get(name) for name in problem.metrics},
             **{f"error.{name}": self.errors.get(name) for name in errors},
             "step": self.step,

@@ -22,6 +22,9 @@ from fairway.engine.steadiness import Steadiness
 from fairway.problem import Constraint, Problem
 from fairway.stoppers.stopper import Stopper, StopperState
 
+STEP = 1 << 20
+"""What a training step costs where costs are declared; a power of two, so that sums in steps scale without rounding."""
+
 
 class Incumbent(NamedTuple):
     """The best feasible checkpoint so far; on equal loss the earlier trial, then the earlier step."""
@@ -41,6 +44,8 @@ class Referee:
         self.stopper = stopper
         self.state = stopper.start(problem)
         self._counts_costs = type(self.state).spend is not StopperState.spend
+        self._reads_clock = stopper.interval == "adaptive"  # otherwise a step costs STEP, and a check what is declared
+        self._declared = [round((constraint.cost or 0.0) * STEP) for constraint in problem.constraints]
         self.lock = threading.RLock()  # trials of several threads may share a referee
         self.worker = worker
         self.acts = 0  # own acts so far: begin, commit, rule and finish are one each
@@ -116,7 +121,8 @@ class Referee:
             return False
         train_ns = report.train_ns
         ending = train_ns == ABSENT or report.last and self.stopper.frugal and report.loss < self.bar
-        agreed = ending or self.state.due(number, report.step, report.loss, train_ns)
+        cost = train_ns if self._reads_clock else STEP
+        agreed = ending or self.state.due(number, report.step, report.loss, cost)
         return payment.pays(pace, self.bar, report, agreed=agreed, priced=self.check_rounds > 0)
 
     def commit(self) -> tuple[int, int]:
@@ -125,7 +131,7 @@ class Referee:
         return self.acts, self.seen
 
     def check_order(self, number: int, loss: float, offered: Collection[int]) -> Collection[int]:
-        """The constraints to check of those offered, the likeliest to be violated per second of checking first.
+        """The constraints to check of those offered, the likeliest to be violated per cost of a check first.
 
         If the objective does not reach the bar, only steady ones that the trial was never checked for.
         """
@@ -135,10 +141,10 @@ class Referee:
             return offered
 
         def promise(i: int) -> float:
-            if not self.checks[i]:
-                return math.inf
             chance = (self.violated[i] + 1) / (self.checks[i] + 2)
-            return chance * self.checks[i] / max(self.check_ns[i], 1)
+            if not self._reads_clock:
+                return chance / (self.problem.constraints[i].cost or 1.0)
+            return chance * self.checks[i] / max(self.check_ns[i], 1) if self.checks[i] else math.inf
 
         return sorted(offered, key=lambda i: (-promise(i), i))
 
@@ -157,7 +163,7 @@ class Referee:
             if self.stopper.frugal:
                 self._learn_changes(number, step, values, prices)
         if self._counts_costs:
-            self.state.spend(number, max(train_ns, 0), paid)
+            self.state.spend(number, max(train_ns, 0) if self._reads_clock else STEP, paid)
         if spread is not None and observation.provisional:
             return self.state.judge_folds(number, step, loss, violation), False
         improved = False
@@ -196,11 +202,11 @@ class Referee:
         *,
         late: bool,
     ) -> int:
-        """Count what was paid and saved, and sum what was paid; what is paid late was counted as saved before."""
+        """Count what was paid and saved, and sum its costs; what is paid late was counted as saved before."""
         paid = 0
         for i, price in enumerate(prices):
             if price > 0:
-                paid += price
+                paid += price if self._reads_clock else self._declared[i]
                 self.check_ns[i] += price
                 self.checks[i] += 1
                 self._saved[i] -= late
@@ -209,7 +215,7 @@ class Referee:
                     self.violated[i] += 1
             elif price == SAVED and not late:
                 self._saved[i] += 1
-        self.check_rounds += paid > 0
+        self.check_rounds += max(prices, default=0) > 0
         return paid
 
     def finish(self, number: int, *, completed: bool) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from collections import deque
 from collections.abc import Collection
@@ -9,6 +10,7 @@ from typing import NamedTuple
 
 from fairway.engine.events import Event, Reported, Told
 from fairway.engine.log import Leases
+from fairway.errors import StorageError
 
 _MOST_NEWS = 65536  # bytes at a time: what any connection that is free takes without waiting
 
@@ -45,7 +47,8 @@ class Roster:
         """Keep no more news for a further worker, and show others that it is gone."""
         self._news.pop(worker, None)
         if self._leases is not None:
-            self._leases.leave(worker)
+            with contextlib.suppress(StorageError):  # it has no trial that anybody could miss
+                self._leases.leave(worker)
 
     def lost(self, workers: Collection[int]) -> set[int]:
         """Those of others' workers that live no more, or have not been heard of for too long."""

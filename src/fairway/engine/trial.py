@@ -11,14 +11,15 @@ from fairway.engine.decision import Decision
 from fairway.engine.driver import Driver
 from fairway.engine.events import Status
 from fairway.engine.measurement import Given
+from fairway.engine.typed import TypedParams
 from fairway.errors import UsageError
-from fairway.parameters import Value
 from fairway.problem import Problem
 
 
-class Trial:
+class Trial(TypedParams):
     """One configuration being tried; made by `study.ask()` and handed to the function that `study.optimize` runs.
 
+    `params` is the configuration, and `int("depth")`, `float`, `str` and `bool` are its values with their types.
     `driver` is for what runs trials without being the user: simulators, callbacks, other tuners.
 
     >>> import fairway as fw
@@ -35,7 +36,7 @@ class Trial:
 
     __slots__ = ("driver", "number", "params", "seed")
 
-    def __init__(self, number: int, params: Mapping[str, Value], *, seed: int, driver: Driver) -> None:
+    def __init__(self, number: int, params: Mapping[str, Any], *, seed: int, driver: Driver) -> None:
         self.number = number
         self.params = params
         self.seed = seed

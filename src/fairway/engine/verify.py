@@ -31,7 +31,7 @@ class Verification:
     """What verifying a log came to: how many rulings were made again, and what did not agree."""
 
     rulings: int = 0
-    unchecked: int = 0  # verdicts of a terminator of the user's own, which cannot be asked here
+    unchecked: int = 0  # verdicts of a terminator of the user's own, or in a space whose conditions are functions
     faults: list[str] = field(default_factory=list)
     dropped: int = 0  # events that a repair left out
     groundless: int = 0  # rulings that come out differently without them
@@ -72,7 +72,7 @@ def verify(events: Sequence[Event]) -> Verification:
 
 
 def _judge_again(events: Sequence[Event], result: Verification) -> None:
-    """Ask each worker's terminator again; one of the user's own cannot be asked here."""
+    """Ask each worker's terminator again; one of the user's own, or of a space with functions, cannot be asked here."""
     opened = [event for event in events if isinstance(event, Opened)]
     identities = {event.worker: Identity.from_json(event.config) for event in opened}
     worded = {event.worker for event in opened if event.config.get("wording") == WORDING}
@@ -93,7 +93,7 @@ def _judge_again(events: Sequence[Event], result: Verification) -> None:
         if event.worker not in identities:
             raise StorageError(f"the log has a verdict of worker {event.worker}, who never joined: it is damaged")
         terminator = identities[event.worker].terminator
-        if terminator is None:
+        if terminator is None or first.space.has_stored:
             result.unchecked += 1
             continue
         history, scale = ledger.history(), abs(event.threshold)

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from fairway.models.blas import one_thread
 from fairway.parameters import Choice
 from fairway.space import Space
 
@@ -163,7 +164,8 @@ class Parzen:
             left += [a, np.ones((len(x), 1))]
             right += [b.T, bias.sum(axis=1)[None]]
             constant = -0.5 * (a * a).sum(axis=1)
-        log = np.concatenate(left, axis=1, dtype=np.float32) @ np.concatenate(right, dtype=np.float32)
+        with one_thread():
+            log = np.concatenate(left, axis=1, dtype=np.float32) @ np.concatenate(right, dtype=np.float32)
         if inactive:
             log += self._log_gaussian(x[:, axes.real], c[:, axes.real], self._h[axes.real])
         log += np.log(self._w[:-1]).astype(np.float32)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fairway.errors import MissingDependency, UsageError
-from fairway.report import interactive, still, templates
+from fairway.report import files, interactive, still, templates
 from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Words, grid
 from fairway.text import counted, shown
 
@@ -72,9 +72,9 @@ class Chart:
         if kind == ".html":
             raw = {"plotly": templates.plotly(), "figure": templates.script(self.plotly())}
             text = templates.fill("chart.html", raw=raw, title=shown(self.title), caption=shown(self.caption, 600))
-            path.write_text(text, encoding="utf-8")
+            files.write(path, text.encode())
         elif kind in (".png", ".svg", ".pdf"):
-            path.write_bytes(still.draw(self.panels, self._pixels, self.title, kind[1:]))
+            files.write(path, still.draw(self.panels, self._pixels, self.title, kind[1:]))
         else:
             raise UsageError(f"{str(path)!r}: a name that ends in .html, .png, .svg or .pdf is expected")
 

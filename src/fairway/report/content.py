@@ -52,7 +52,7 @@ def _columns(view: View) -> list[_Column]:
         *limits,
         _Column("best step", "count", lambda _, course: course.checkpoint and course.checkpoint.step),
         _Column("steps", "count", lambda _, course: course.steps or None),
-        *(_Column(name, "param", partial(_param, name)) for name in view.space),
+        *(_Column(name, "param", partial(_param, name)) for name in view.space.names),
         _Column("checks paid", "count", lambda _, course: course.checks or None),
         _Column("training (s)", "number", lambda _, course: _cell(course.train_ns / 1e9) or None),
         _Column("checks (s)", "number", lambda _, course: _cell(course.check_ns / 1e9) or None),
@@ -152,14 +152,14 @@ def configuration(view: View, number: int) -> dict[str, Any]:
     course = view.courses[number]
     parameters = [
         {
-            "name": shown(name, _CELL),
-            "value": shown(_cell(course.params[name]), _TEXT),
-            "exact": shown(course.params[name], _TEXT),
+            "name": shown(view.space.name_of(key), _CELL),
+            "value": shown(_cell(course.params[view.space.name_of(key)]), _TEXT),
+            "exact": shown(course.params[view.space.name_of(key)], _TEXT),
             "range": shown(_range(parameter), _CELL),
             "at": _cell(float(course.x[i])) if not isinstance(parameter, Choice) else None,
         }
-        for i, (name, parameter) in enumerate(view.space.items())
-        if name in course.params
+        for i, (key, parameter) in enumerate(view.space.items())
+        if not math.isnan(course.x[i])
     ]
     return {"number": number, "parameters": parameters, "json": json.dumps(dict(course.params), indent=1)}
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import fairway as fw
-from fairway.errors import UsageError
-from fairway.report import content, templates
+from fairway.report import content, files, templates
 from fairway.report.plots import drawn
 from fairway.report.view import View
 
@@ -37,13 +36,7 @@ def write(view: View, path: str | Path) -> int:
     ...     page.write(View(study), f"{folder}/report.html") > 1_000_000
     True
     """
-    path = Path(path)
-    text = document(view).encode()
-    try:
-        path.write_bytes(text)
-    except OSError as error:
-        raise UsageError(f"{str(path)!r} could not be written: {error.strerror or error}") from error
-    return len(text)
+    return files.write(path, document(view).encode())
 
 
 def document(view: View) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
 from fairway import feasibility
+from fairway.engine.obstacles import obstacles
 from fairway.feasibility import Checkpoint
 from fairway.problem import Constraint
-from fairway.report.view import STRATA, View
+from fairway.report.view import View
 from fairway.text import (
     counted,
     distance,
@@ -67,6 +68,11 @@ def summarize(view: View) -> Summary:
     return _Teller(view).tell()
 
 
+def answer(view: View) -> list[str]:
+    """What a study found, and why it found nothing within its limits if so: the beginning of its summary."""
+    return _Teller(view).answer()
+
+
 def state(view: View) -> State:
     """Whether somebody works on a study."""
     if view.ended is not None:
@@ -84,9 +90,8 @@ class _Teller:
         self.objective = named(self.problem.objective.metric)
         self.state, self.counts, self.trials = state(view), view.counts, len(view.courses)
         self.measured = {k: course.checkpoint for k, course in enumerate(view.courses) if course.checkpoint is not None}
-        self.broken = [k for k in self.measured if STRATA[view.stratum(k) or 0] == "invalid"]
         self.best = view.best_number
-        self.subject = self._first(self.broken) if self.best is None else self.best
+        self.subject = feasibility.nearest(self.problem, self.measured) if self.best is None else self.best
         sums = ("checks", "saved", "train_ns", "check_ns")
         self.paid, saved, train_ns, check_ns = (sum(getattr(one, name) for one in view.courses) for name in sums)
         self.training, self.checks = train_ns / 1e9, check_ns / 1e9
@@ -100,8 +105,11 @@ class _Teller:
         return min(numbers, key=lambda k: feasibility.standing(self.problem, self.measured[k]), default=None)
 
     def tell(self) -> Summary:
-        headline, *sentences = filter(None, (*self._answer(), *self._costs(), self._end()))
+        headline, *sentences = filter(None, (*self.answer(), *self._costs(), self._end()))
         return Summary(headline, tuple(sentences), tuple(self._facts()), self.state, self.subject)
+
+    def answer(self) -> list[str]:
+        return [*filter(None, self._answer())]
 
     def _answer(self) -> Iterator[str]:
         if self.best is not None:
@@ -125,18 +133,21 @@ class _Teller:
             yield f"No model within {self.the_limits} was found{' yet' if self.state == 'running' else ''}."
             yield f"The closest is {self._found(self.subject)}."
             yield from self._distances(self.subject)
-            yield f"What helps: more trials, a wider space, or a looser limit: {self._worst()} violate it."
+            yield f"What stands in the way: {obstacles(self.problem, self.view.courses)[0]}."
             yield self._without()
         elif (unknown := self._first(self.measured)) is None:
             yield "Nothing was measured yet."
         else:
             why, advice = "some folds are missing", "run the folds that are missing"
             if not self.measured[unknown].provisional:
-                columns = zip(*(checkpoint.values for checkpoint in self.measured.values()), strict=True)
-                never = zip(self.constraints, columns, strict=True)
-                names = [named(one.metric) for one, values in never if set(values) == {None}]
-                why = f"{_were(names)} never checked" if names else "no trial was checked against all of them"
+                never = [each for each in obstacles(self.problem, self.view.courses) if not each.bounds]
+                names, offered = [named(each.constraint.metric) for each in never], any(each.offered for each in never)
+                why = "no trial was checked against all of them"
                 advice = "run trials to their end, or check at every step, with stopper=Pilot(interval=1)"
+                if names:
+                    why = f"{_were(names)} never {'checked' if offered else 'reported'}"
+                if names and not offered:
+                    advice = "report every metric that has a limit beside the objective, or drop the constraint"
             yield f"No model is known to be within {self.the_limits}: {why}."
             yield f"The best so far, ignoring {self.the_limits}, is {self._found(unknown)}."
             yield f"What helps: {advice}."
@@ -148,16 +159,12 @@ class _Teller:
         if checkpoint.of > 1:
             of = f" of {checkpoint.of}" if checkpoint.provisional else ""
             found += f" (the mean of {checkpoint.folds}{of} folds)"
-        known = [_beside(one, value, error) for one, value, error in self._values(checkpoint) if value is not None]
+        values = feasibility.each_value(self.problem, checkpoint)
+        known = [_beside(one, value, error) for one, value, error in values if value is not None]
         return ", ".join([found, *known])
 
-    def _values(self, checkpoint: Checkpoint) -> Iterator[tuple[Constraint, float | None, float | None]]:
-        """Each constraint, what was measured of it, and its error."""
-        errors = checkpoint.errors or (None,) * len(self.constraints)
-        return zip(self.constraints, checkpoint.values, errors, strict=True)
-
     def _distances(self, k: int) -> Iterator[str]:
-        for one, value, error in self._values(self.measured[k]):
+        for one, value, error in feasibility.each_value(self.problem, self.measured[k]):
             yield distance(one, value, error, None if value is None else feasibility.bound(one, value, error))
 
     def _where(self, k: int, checkpoint: Checkpoint) -> str:
@@ -173,21 +180,12 @@ class _Teller:
         if self.subject is not None and sign * peak.objective >= sign * self.measured[self.subject].objective:
             return f"No trial did better without {self.the_limits}." if self.best is not None else ""
         text = f"Without {self.the_limits}, {self._where(k, peak)} reached {self.objective} {number(peak.objective)}"
-        known = list(self._values(peak))
+        known = list(feasibility.each_value(self.problem, peak))
         broken = [_beside(*one) for one in known if _is_broken(*one)]  # type: ignore[arg-type]
         names = [named(one.metric) for one, value, _ in known if value is None]
         if broken:
             return f"{text}, but {' and '.join(broken)}."
         return f"{text}, where {_were(names)} not checked." if names else f"{text}."
-
-    def _worst(self) -> str:
-        """How many trials violate the constraint that is violated most often."""
-        tallies = []
-        for i, one in enumerate(self.constraints):
-            known = [list(self._values(self.measured[k]))[i] for k in self.broken]
-            n, over = sum(value is not None for _, value, _ in known), sum(_is_broken(*each) for each in known)
-            tallies.append((over, f"{over:,} of the {counted(n, 'trial')} that measured {named(one.metric)}"))
-        return max(tallies, key=lambda tally: tally[0])[1]
 
     def _costs(self) -> Iterator[str]:
         if self.trials:
@@ -222,7 +220,7 @@ class _Teller:
                 within = f"best within {self.the_limits} on the judging rows"
                 note, role = within if self.constraints else "best", "best"
             yield Fact(self.objective, number(checkpoint.objective), note, role)
-            yield from (_fact(*one) for one in self._values(checkpoint))
+            yield from (_fact(*one) for one in feasibility.each_value(self.problem, checkpoint))
         yield Fact("trials", f"{self.trials:,}", self.tally)
         if self.possible:
             yield Fact("checks paid", percent(self.paid / self.possible), f"{self.paid:,} of {self.possible:,}")

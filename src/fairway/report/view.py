@@ -187,10 +187,15 @@ class View:
         unknown = [number for number in numbers if not 0 <= number < len(self.courses)]
         if unknown:
             raise UsageError(f"the study {self.name!r} has no trial {unknown[0]}; it has {len(self.courses)}")
-        batches: dict[int, list[Reported]] = {}
-        for batch in self.log.reports(numbers):
-            batches.setdefault(batch.number, []).append(batch)
-        return {number: _curve(self.problem, batches[number]) for number in sorted(batches)}
+        return read_curves(self.log, self.problem, numbers)
+
+
+def read_curves(log: Log, problem: Problem, numbers: Collection[int]) -> dict[int, Curve]:
+    """What some trials reported, by number; those that reported nothing are left out."""
+    batches: dict[int, list[Reported]] = {}
+    for batch in log.reports(numbers):
+        batches.setdefault(batch.number, []).append(batch)
+    return {number: _curve(problem, batches[number]) for number in sorted(batches)}
 
 
 def _curve(problem: Problem, batches: Sequence[Reported]) -> Curve:

@@ -6,7 +6,6 @@ made. So a certification that was cut off resumes where it was, and `verify` can
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fairway import checks, hashing
-from fairway.checks import whole
+from fairway.checks import flag, whole
 from fairway.engine.certificate import Certificate, certificate
 from fairway.engine.certification import (
     Candidate,
@@ -36,6 +35,7 @@ from fairway.evidence import Decisions, Evidence
 from fairway.feasibility import Checkpoint
 from fairway.fresh import FreshRows
 from fairway.runners.models import Training
+from fairway.runners.progress import say
 from fairway.runners.survey import plan_survey
 from fairway.seeds import trial_seed
 
@@ -56,7 +56,7 @@ class Certifier:
         at_most: int,
         rows: Any,
         uses: int,
-        progress: bool | None,
+        progress: bool,
     ) -> None:
         if not callable(evaluate):
             raise UsageError(f"evaluate={evaluate!r}: a function of a model, or fw.FreshRows(...), is expected")
@@ -70,7 +70,8 @@ class Certifier:
         if rows is None and isinstance(evaluate, FreshRows):
             rows = evaluate.rows
         self._hashes = None if rows is None else hashing.hashes(rows)
-        self._say = _printer(progress)
+        flag(progress, "progress")
+        self._say = say if progress else lambda line: None  # noqa: ARG005
         self._trained: dict[int, Training] = {}
         self.number = -1  # of the certification, once it is over
 
@@ -276,15 +277,3 @@ def _checked(said: Any, metrics: Sequence[str]) -> dict[str, Evidence]:
                 "fairway.evidence is expected"
             )
     return {name: said[name] for name in metrics}
-
-
-def _printer(wanted: bool | None) -> Callable[[str], None]:
-    """What prints a line of progress, by default only in a terminal."""
-    shown = wanted if wanted is not None else sys.stderr is not None and sys.stderr.isatty()
-
-    def say(line: str) -> None:
-        if shown and sys.stderr is not None:
-            sys.stderr.write(f"{line}\n")
-            sys.stderr.flush()
-
-    return say

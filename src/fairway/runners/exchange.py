@@ -117,15 +117,17 @@ class Exchange:
                     reported += message.events
                 else:
                     said.append((line, message))
-        if reported:
-            self._journal.append(*reported)
-        for line, message in said:
-            line.inbox.put(message)
+        try:
+            if reported:
+                self._journal.post(*reported)
+        finally:  # a trial that is done is told, or kept, whatever becomes of the reports
+            for line, message in said:
+                line.inbox.put(message)
 
     def pass_on(self, lines: Iterable[Line]) -> None:
         """Send each worker what it has not seen."""
         roster = self._journal.roster
-        self._journal.follow()
+        self._journal.keep_up()
         for line in lines:
             if roster.has_news(line.worker) and line.is_free:
                 with self._journal.lock:

@@ -6,7 +6,6 @@ a grace. In this process nothing can be killed, so the run says what it waits fo
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +14,7 @@ from typing import NamedTuple
 
 from fairway.checks import positive
 from fairway.engine.driver import slow_check
-
-logger = logging.getLogger("fairway")
+from fairway.logs import logger
 
 GRACE_SECONDS = 5.0
 """For a trial that is past its time to report, before its worker is killed; or two of its steps, if that is longer."""

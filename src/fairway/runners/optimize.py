@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from fairway.checks import whole
+from fairway.checks import flag, whole
 from fairway.engine.interrupts import uninterrupted
 from fairway.engine.owner import Owner
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
+from fairway.runners.callbacks import Callback, calling, check_callbacks
 from fairway.runners.evaluate import describe, evaluate
 from fairway.runners.limits import Watch, speaking_up
 from fairway.runners.progress import show
 from fairway.runners.run import Hand, Outcome, Run, write_down
+from fairway.text import counted, measured
 
 _MOMENT_SECONDS = 1.0  # to write down that trials were interrupted, after a second Ctrl-C
 
@@ -24,6 +26,7 @@ Backend: TypeAlias = Literal["process", "thread", "ray"]
 
 
 def run(
+    study: Any,
     owner: Owner,
     function: Callable[[Trial], Any],
     *,
@@ -31,13 +34,16 @@ def run(
     backend: Backend | None,
     resources: Mapping[str, float] | None,
     address: str | None,
-    progress: bool | None,
+    progress: bool,
+    callbacks: Sequence[Callback],
     **limits: Any,
 ) -> None:
-    """What `Study.optimize` does; `limits` are the arguments of `Run`."""
+    """What `Study.optimize` does; `limits` are the arguments of `Run`, and `study` is what callbacks are passed."""
     if not callable(function):
         raise UsageError(f"optimize({function!r}): a function that takes a trial is expected")
     this = Run(owner, **limits)
+    flag(progress, "progress")
+    check_callbacks(callbacks)
     workers = whole(workers, "workers")
     if backend not in (None, "process", "thread", "ray"):
         raise UsageError(f"backend={backend!r}: 'process', 'thread' or 'ray' is expected")
@@ -59,18 +65,36 @@ def run(
         else:
             this.hands = [ProcessHand(owner, this, exchange, packed, workers) for _ in range(workers)]
     waiting = speaking_up(this.waits) if this.limits.are_set else contextlib.nullcontext()
-    with show(owner, this.trials, progress, waits=this.waits), waiting:
+    with calling(study, owner, callbacks) as herald:
+        this.on_trial_end = herald.trial_ended
         try:
-            if len(this.hands) == 1 and backend is None:
-                this.work(this.hands[0])
-            else:
-                _work_together(this)
-        except KeyboardInterrupt:
-            this.stop("interrupted")
-        except BaseException as error:
-            write_down(owner.end, describe(error))
+            with show(owner, this.trials, progress, waits=this.waits), waiting:
+                if len(this.hands) == 1 and backend is None:
+                    this.work(this.hands[0])
+                else:
+                    _work_together(this)
+            herald.reason = this.reason
+            owner.end(this.reason)
+        except KeyboardInterrupt as interrupt:
+            this.interrupt()
+            herald.reason = "interrupted"
+            write_down(owner.end, herald.reason)
+            interrupt.add_note(_kept(owner))
             raise
-    owner.end(this.reason)
+        except BaseException as error:
+            herald.reason = describe(error)
+            write_down(owner.end, herald.reason)
+            raise
+
+
+def _kept(owner: Owner) -> str:
+    """What an interrupted run has found, for whoever sees its traceback."""
+    counts, best = owner.counts, owner.best
+    trials = counted(sum(counts.values()) - counts["running"], "trial")
+    found = "nothing is within the limits so far" if owner.problem.constraints else "nothing was measured so far"
+    if best is not None:
+        found = f"the best is trial {best.number}: {measured(best.metrics.keys(), best.metrics.values(), best.errors)}"
+    return f"fairway: the study keeps {trials}, and {found}; call optimize again to continue"
 
 
 class LocalHand(Hand):
@@ -157,7 +181,7 @@ def _work_together(this: Run) -> None:
             threading.Thread(target=work, args=(hand,), name=f"fairway worker {i}", daemon=True).start()
         wait()
     except KeyboardInterrupt:
-        this.stop("interrupted")
+        this.interrupt()
         try:
             wait()
         except KeyboardInterrupt:

@@ -26,11 +26,12 @@ from fairway.engine.durability import NEWS_SECONDS
 from fairway.engine.owner import Owner
 from fairway.engine.referee import Referee
 from fairway.errors import StudyFailed, UsageError
+from fairway.logs import logger
 from fairway.runners import limits
 from fairway.runners.evaluate import describe
 from fairway.runners.exchange import Exchange, Line
 from fairway.runners.limits import Watch
-from fairway.runners.run import Hand, Outcome, Run, logger, write_down
+from fairway.runners.run import Hand, Outcome, Run, write_down
 from fairway.runners.worker import Begin, Checking, Done, Work
 from fairway.seeds import trial_seed
 
@@ -158,6 +159,10 @@ class RemoteHand(Hand):
         except Exception as error:  # above all, that the log cannot be written
             write_down(partial(self._owner.give_up, number, describe(error), retry=0))
             raise
+        while not line.inbox.empty():  # it may be done, and not be heard yet
+            message = line.inbox.get()
+            if isinstance(message, Done):
+                return self._finish(line, message)
         self._owner.give_up(number, self._run.ending, retry=0)
         self.close()
         return Outcome(number, failed=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -10,12 +9,16 @@ from typing import Any, NamedTuple, Protocol
 from fairway.checks import whole
 from fairway.engine.owner import Owner
 from fairway.errors import FairwayError, SpaceExhausted, StudyFailed, UsageError
+from fairway.logs import logger
+from fairway.runners.doubts import Doubts
 from fairway.runners.evaluate import describe
 from fairway.runners.limits import Limits
 
-logger = logging.getLogger("fairway")
-
 _HOPELESS = 3  # failures before any success; after so many the function is broken rather than unlucky
+
+
+def _tell_nobody(number: int) -> None:
+    """Nobody wants to know that a trial has ended."""
 
 
 class Outcome(NamedTuple):
@@ -104,8 +107,9 @@ class Run:
         self._lock = threading.Lock()
         self._begun = self._done = self._failed = 0
         self._exhausted = ""  # that there is nothing left to try
-        self._judge = Judge(owner)
+        self._judge, self._doubts = Judge(owner), Doubts(owner, self.trials)
         self.hands: Sequence[Hand] = ()
+        self.on_trial_end: Callable[[int], object] = _tell_nobody  # called with the number of each trial that has ended
         self.ending = ""  # why it ends early
         self.error: BaseException | None = None  # the first that ended it
 
@@ -131,6 +135,11 @@ class Run:
             self.ending, self.error = why, error
         for hand in self.hands:
             hand.cut()
+
+    def interrupt(self) -> None:
+        """End early at a Ctrl-C: not even a database that is away is waited for."""
+        self._owner.journal.outage.hurry()
+        self.stop("interrupted")
 
     def waits(self) -> list[str]:
         """What it waits for past the time, in sentences."""
@@ -163,6 +172,7 @@ class Run:
         A `UsageError` ends it while nothing has succeeded, and after that fails its trial like any other error; any
         other error of fairway, such as a log that cannot be written, always ends it.
         """
+        self.on_trial_end(outcome.number)
         with self._lock:
             if outcome.again:
                 self._begun -= 1
@@ -173,7 +183,8 @@ class Run:
             succeeded = counts["completed"] + counts["stopped"] > 0
             hopeless = self._failed == self._done and (self._failed == _HOPELESS or self._done == self.trials)
             hopeless = hopeless and not succeeded and not outcome.cut
-            failed = self._failed
+            done, failed = self._done, self._failed
+        self._doubts.look(done)
         if not outcome.failed:
             self._judge.ask(self._owner)
         error = outcome.error

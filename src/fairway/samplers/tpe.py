@@ -14,8 +14,8 @@ trained less, and those that came as far are ranked by their lowest loss: a stop
 constraint's value is that of the later half of a trial's training. Rows whose constraint is unknown are left out of
 that constraint's densities, failed rows of all. Running trials count as bad. Where trials were stopped early, a
 constraint that no trial has kept is not a factor: its good group would be one trial, trained by chance for long. There
-are many trials then, and each says less: the search starts after 0.6 of `start` trials, with kernels 1.4 times as wide, but in
-steps of whole numbers a quarter of a step is wide enough, where it would be one.
+are many trials then, and each says less: the search starts after 0.6 of `start` trials, with kernels 1.4 times as wide.
+A whole number's kernel is then at least a quarter of a step wide, not a whole one.
 """
 
 from __future__ import annotations

@@ -40,7 +40,8 @@ class Pilot(Stopper):
     - `persistence`: an infeasible trial continues while its expected payoff is at least 1/`persistence` of a new one's.
     - `checks`: with `interval="adaptive"` any step may be checked, but checks take at most this share of all seconds;
       exempt are the first four, a trial's first while nothing feasible is found, and its last step. With a number or
-      "end" as the interval, cost is counted in steps and no decision depends on the clock.
+      "end" as the interval, cost is counted in steps, for checks by the `cost` that their constraints declare, and no
+      decision depends on the clock.
 
     >>> import fairway as fw
     >>> fw.Pilot()
@@ -92,7 +93,6 @@ class _PilotState(StopperState):
     def __init__(self, config: Pilot, *, constrained: bool) -> None:
         self._config = config
         self._limits = Recoveries(config.persistence, constrained=constrained)
-        self._timed = config.interval == "adaptive"
         self._trials: dict[int, _Course] = {}
         self._rungs = Rungs(config.grace, config.spacing, config.trust)
         self._ranks: defaultdict[int, Ranks] = defaultdict(Ranks)  # by rung
@@ -104,7 +104,7 @@ class _PilotState(StopperState):
         del step
         if self._config.skip and loss >= self._limits.best_feasible:
             return False
-        if not self._timed or self._checks < _PRICED:
+        if self._checks < _PRICED:
             return True
         if self._limits.best_feasible == math.inf and not self._course(number).was_checked:
             return True
@@ -112,8 +112,6 @@ class _PilotState(StopperState):
         return self._check_cost + price <= self._config.checks * (self._limits.cost + train_ns + price)
 
     def spend(self, number: int, train_ns: int, check_ns: int) -> None:
-        if not self._timed:
-            train_ns, check_ns = 1, 0
         self._limits.spend(self._course(number), train_ns + check_ns)
         self._check_cost += check_ns
         self._checks += check_ns > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import weakref
 from collections.abc import Iterator
@@ -12,15 +13,26 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    IntegrityError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+    TimeoutError,  # noqa: A004 - of the pool
+)
 from sqlalchemy.pool import NullPool
 
 from fairway.engine.interrupts import uninterrupted
-from fairway.errors import FairwayError, MissingDependency, StorageError, UsageError
+from fairway.errors import FairwayError, MissingDependency, StorageError, Unreachable, UsageError
+from fairway.storage.files import KEPT, Presence, path_of
 
 BUSY_MS = 15_000
 """How long a writer waits for SQLite's lock before it gives up; a beat that waits so long still keeps the lease."""
 
+_TIMEOUTS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}  # a server that does not answer: seconds, milliseconds
 _EXPECTED = "sqlite:///file.db or postgresql://user@host/database is expected"
 
 
@@ -37,11 +49,13 @@ def public(url: str) -> str:
 
     >>> public("postgresql://me:secret@host/db?sslpassword=secret")
     'postgresql://me:***@host/db'
+    >>> public("postgresql://me:secret@host:port/db")
+    'postgresql://me:***@host:port/db'
     """
     try:
         return sa.make_url(url).difference_update_query(["password", "sslpassword"]).render_as_string()
-    except ArgumentError:
-        return url
+    except (ArgumentError, ValueError):
+        return re.sub(r"(://[^:@/]*:)[^@]*@", r"\1***@", url)
 
 
 class Access:
@@ -51,9 +65,13 @@ class Access:
         self.url = url
         self.shown = public(url)
         try:
+            url.encode()  # half a character is no part of an address
             parsed = sa.make_url(url)
-            if parsed.drivername == "postgresql":
-                parsed = parsed.set(drivername="postgresql+psycopg")
+        except (ArgumentError, ValueError) as error:
+            raise UsageError(f"storage={self.shown!r}: {_EXPECTED}") from error
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        try:
             if parsed.get_backend_name() not in ("sqlite", "postgresql"):
                 raise UsageError(f"storage={self.shown!r}: {_EXPECTED}")
             self.is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -61,7 +79,8 @@ class Access:
                 raise UsageError(
                     f"storage={self.shown!r}: a file is expected; leave storage out to keep a study in memory"
                 )
-            how: dict[str, Any] = {"pool_pre_ping": not self.is_sqlite}
+            timeouts = {} if self.is_sqlite else {k: v for k, v in _TIMEOUTS.items() if k not in parsed.query}
+            how: dict[str, Any] = {"pool_pre_ping": not self.is_sqlite, "connect_args": timeouts}
             if self.is_sqlite and reading and not _may_write(str(parsed.database)):
                 how = {"creator": partial(_connect_to_read, str(parsed.database)), "poolclass": NullPool}
             self.engine = sa.create_engine(parsed, **how)
@@ -70,8 +89,10 @@ class Access:
         except ImportError as error:
             raise MissingDependency("PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from error
         weakref.finalize(self, self.engine.dispose)  # connections are closed with the last study that uses them
-        if self.is_sqlite:
-            if reading and not Path(str(parsed.database)).is_file():
+        self._file = path_of(parsed)
+        self._presence: Presence | None = None  # once it is opened
+        if self._file is not None:
+            if reading and not self._file.is_file():
                 raise UsageError(f"{self.shown}: there is no such file")
             sa.event.listen(self.engine, "connect", _read_sqlite if reading else _prepare_sqlite)
             sa.event.listen(self.engine, "begin", _begin_sqlite)
@@ -90,12 +111,23 @@ class Access:
         """The error that says what is damaged, and what to do."""
         return Damaged(f"{self.shown} is damaged: {what}{ADVICE}")
 
+    def stay(self) -> None:
+        """Refuse any other file of the same name from now on."""
+        self._presence = None if self._file is None else Presence(self._file, self.shown)
+
     @property
     def now(self) -> sa.ColumnElement[float]:
         """Seconds, by the database's clock: workers on other machines may have others."""
         if self.is_sqlite:
             return sa.literal_column("((julianday('now') - 2440587.5) * 86400.0)", sa.Float)
         return sa.literal_column("EXTRACT(EPOCH FROM clock_timestamp())::float8", sa.Float)
+
+    def since(self, moment: sa.ColumnElement[float]) -> sa.ColumnElement[float]:
+        """A moment, or when the server started if that was later: before it, nobody could show a sign of life."""
+        if self.is_sqlite:
+            return moment
+        start = sa.literal_column("EXTRACT(EPOCH FROM pg_postmaster_start_time())::float8", sa.Float)
+        return sa.func.greatest(moment, start)
 
     @contextmanager
     def talking(self, done: str) -> Iterator[None]:
@@ -106,14 +138,25 @@ class Access:
         except (FairwayError, IntegrityError):
             raise
         except (SQLAlchemyError, OSError, OverflowError, ValueError) as error:
+            self._look()
             cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
             why = str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__
+            if self._presence is not None and why.startswith("no such table"):
+                raise StorageError(f"{self.shown} was emptied while the study ran; {KEPT}") from error
+            if _may_pass(error):
+                raise Unreachable(f"{self.shown} could not be {done}: {why}") from error
             safe = "; what was told before is safe" if done == "written" else ""
             raise StorageError(f"{self.shown} could not be {done}: {why}{safe}") from error
+
+    def _look(self) -> None:
+        """Refuse a file that was deleted or replaced since it was opened."""
+        if self._presence is not None:
+            self._presence.check()
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A connection to read from."""
+        self._look()
         with self.talking("read"), self.engine.connect() as connection:
             yield connection
 
@@ -127,11 +170,20 @@ class Access:
     @contextmanager
     def writing(self, *, durable: bool = False) -> Iterator[sa.Connection]:
         """A transaction that survives a kill, and the loss of power too if it must be durable."""
+        self._look()
         with self.talking("written"), self.engine.connect() as connection:
             if self.is_sqlite:
                 connection.info["synchronous"] = "FULL" if durable else "NORMAL"
             with connection.begin():
                 yield connection
+        self._look()  # what went into a deleted file is not written
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether what a driver raised says that a database is away, busy or full: that may be over in a moment."""
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True
+    return isinstance(error, OperationalError | InterfaceError | TimeoutError | OSError)
 
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:

@@ -47,7 +47,7 @@ class SqlLeases:
         where = machine() + _SINCE + (began(process) or "")
         mine = {"study": self._study, "worker": worker, "machine": where, "process": process}
         with self._access.writing() as connection:
-            connection.execute(schema.worker.delete().where(_of(self._study, [worker])))  # the log gave it to us
+            connection.execute(schema.worker.delete().where(_of(self._study, [worker])))  # of a try that seemed to fail
             connection.execute(schema.worker.insert().values(**mine, beat=self._access.now))
         self._attended.append(worker)
         self._hold()
@@ -74,7 +74,7 @@ class SqlLeases:
     def lost(self, workers: Collection[int]) -> set[int]:
         """Those that left, whose process is gone, if it was on this machine, or whose last sign of life is too old."""
         columns = schema.worker.c
-        age = self._access.now - columns.beat
+        age = self._access.now - self._access.since(columns.beat)
         query = sa.select(columns.worker, columns.machine, columns.process, age).where(_of(self._study, workers))
         with self._access.reading() as connection:
             rows = connection.execute(query).all()
@@ -89,7 +89,7 @@ def _lives(where: str, process: int, age: float, *, connected: bool) -> bool:
         return connected
     place, _, start = where.partition(_SINCE)
     if place != machine():
-        return connected or abs(age) <= LEASE_SECONDS
+        return connected or abs(age) <= LEASE_SECONDS  # a sign of life from the future: the clock was set back since
     found = began(process)
     if found and start:
         return found == start

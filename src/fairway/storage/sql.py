@@ -8,6 +8,7 @@ checksum, what follows another as a chain, and all of it by the length of the lo
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -16,12 +17,13 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from fairway.engine.events import Event, Reported, Told, claim, to_json
+from fairway.engine.events import Event, Reported, Told, claim, from_json, to_json
 from fairway.errors import StorageError, UsageError
 from fairway.storage import chain, schema
 from fairway.storage.access import BUSY_MS, Access, public
 from fairway.storage.chain import Row
 from fairway.storage.leases import SqlLeases
+from fairway.storage.transcript import Transcript
 
 __all__ = ["Database", "SqlLog", "Stored", "public"]
 
@@ -48,6 +50,7 @@ class Database:
         self._reading = reading
         with self.access.talking("opened"):
             self.version = self._open_in_turn()
+        self.access.stay()
 
     def _open_in_turn(self) -> int:
         """Open it when no other process is creating it: SQLite does not wait for that by itself."""
@@ -117,7 +120,7 @@ class Database:
                 known = ", ".join(repr(each.name) for each in self.studies()[:8]) or "none"
                 raise UsageError(f"{self.access.shown} has no study {name!r}; it has {known}")
             found = self._create(name)
-        return SqlLog(self.access, found, name, version=self.version)
+        return SqlLog(self.access, found, name, version=self.version, keep=not self._reading)
 
     def _find(self, name: str) -> int | None:
         """The number of a study."""
@@ -186,11 +189,17 @@ class Database:
 
 
 class SqlLog:
-    """One study's events; `study` is its number in the database."""
+    """One study's events; `study` is its number in the database.
 
-    def __init__(self, access: Access, study: int, name: str, *, version: int = schema.VERSION) -> None:
+    `keep` keeps all that is read and written in memory too, whatever becomes of the database.
+    """
+
+    def __init__(
+        self, access: Access, study: int, name: str, *, version: int = schema.VERSION, keep: bool = True
+    ) -> None:
         self.study = study
         self.leases = SqlLeases(access, study)
+        self._transcript = Transcript() if keep else None
         self._access, self._name = access, name
         self._chained = version >= schema.CHECKSUMS
         self._tip = 0, ""  # a position, and the checksum of the event before it
@@ -246,6 +255,8 @@ class SqlLog:
             self._check_refusal([row["claim"] for row in rows if row["claim"] is not None])
             return None
         self._tip = length, tip
+        if self._transcript is not None:
+            self._transcript.add(length - len(rows), [row["body"] for row in rows])
         return int(length)
 
     def _before(self, connection: sa.Connection, position: int) -> str:
@@ -283,7 +294,15 @@ class SqlLog:
         events = self._events(rows, self._tip[1] if self._tip[0] == since else None)
         if rows and self._chained:
             self._tip = since + len(rows), rows[-1].checksum or ""
+        if self._transcript is not None:
+            self._transcript.add(since, [row.body for row in rows])
         return events
+
+    def known(self, length: int) -> Sequence[Event]:
+        """The first events, from memory if this process has read or written them all."""
+        if self._transcript is None or len(self._transcript) < length:
+            return self.read(0, most=length)
+        return [from_json(json.loads(body)) for body in itertools.islice(self._transcript, length)]
 
     def summary(self, since: int = 0) -> tuple[Sequence[Event], int]:
         with self._access.reading() as connection:

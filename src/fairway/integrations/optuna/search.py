@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from fairway.integrations.optuna.table import (
     Table,
     checkpoint_of,
     constraints_of,
-    distribution_of,
+    distributions_of,
     excess,
     history_of,
     objective_of,
@@ -30,6 +30,7 @@ from fairway.samplers.random import Random
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
 from fairway.seeds import fresh_seed, stream
+from fairway.space import Declared, Space
 from fairway.stoppers.never import Never
 from fairway.study import Study
 from fairway.terminators.terminator import Terminator
@@ -139,11 +140,11 @@ def _varying(search_space: IntersectionSearchSpace, study: optuna.Study) -> dict
     return {name: each for name, each in search_space.calculate(study).items() if not each.single()}
 
 
-def from_optuna(study: optuna.Study, *, metric: str = "value", **settings: Any) -> Study:
+def from_optuna(study: optuna.Study, *, metric: str = "value", space: Declared | None = None, **settings: Any) -> Study:
     """A study of ours with the finished trials of an Optuna study; `settings` are those of `fw.Study`.
 
-    Options of categories that are not JSON scalars become their index. Parameters that only some of its trials have are
-    refused: fairway declares a space, with `when=`, before it searches.
+    Options of categories that are not JSON scalars become their index. If some parameters are not in all of its trials,
+    or have another range in some, declare the `space`, with `when=`; each trial must fit it.
 
     >>> import fairway as fw, optuna
     >>> optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -157,16 +158,7 @@ def from_optuna(study: optuna.Study, *, metric: str = "value", **settings: Any) 
     finished = [trial for trial in trials if trial.state.is_finished() and trial.params]
     if not finished:
         raise UsageError("the Optuna study has no finished trial: there is nothing to carry over")
-    common = finished[0].distributions
-    for trial in finished:
-        different = set(trial.distributions) ^ set(common)
-        if different or trial.distributions != common:
-            name = min(different) if different else next(n for n in common if trial.distributions[n] != common[n])
-            raise UsageError(
-                f"parameter {name!r} is not the same in all trials of the Optuna study (trial {trial.number}); "
-                "declare the space in fairway, with when=, and enqueue the trials that matter"
-            )
-    table, constraints = Table.of(common, scalars=True), constraints_of(finished)
+    table, constraints = _common(finished) if space is None else _declared(space, finished), constraints_of(finished)
     rules: dict[str, Any] = {name: settings.pop(name, None) for name in ("sampler", "stopper", "terminator")}
     objective, listed = objective_of(study, metric), list(constraints.values())
     loader = Study(table.space, objective, listed, sampler=Random(), stopper=Never(), **settings)
@@ -174,6 +166,31 @@ def from_optuna(study: optuna.Study, *, metric: str = "value", **settings: Any) 
         _carry(loader, trial, table.to_ours(trial.params), metric, constraints)
     settings |= rules | {"storage": loader.log, "seed": loader.seed}
     return Study(table.space, objective, listed, **settings)
+
+
+def _common(finished: Sequence[FrozenTrial]) -> Table:
+    """The space that all trials share."""
+    common = finished[0].distributions
+    for trial in finished:
+        different = set(trial.distributions) ^ set(common)
+        if different or trial.distributions != common:
+            name = min(different) if different else next(n for n in common if trial.distributions[n] != common[n])
+            raise UsageError(
+                f"parameter {name!r} is not the same in all trials of the Optuna study (trial {trial.number}): "
+                "declare the space, with when=, and pass it as from_optuna(study, space=...)"
+            )
+    return Table.of(common, scalars=True)
+
+
+def _declared(declared: Declared, finished: Sequence[FrozenTrial]) -> Table:
+    """A space that the user declared, which every trial must fit."""
+    space = Space(declared)
+    for trial in finished:
+        try:
+            space.check(trial.params)
+        except UsageError as error:
+            raise UsageError(f"trial {trial.number} of the Optuna study does not fit the space: {error}") from None
+    return Table(space, {name: each for trial in finished for name, each in trial.distributions.items()}, ())
 
 
 def _carry(
@@ -213,6 +230,7 @@ def to_optuna(study: Study, storage: Any = None, name: str | None = None) -> opt
     objective, constraints = study.problem.objective, study.problem.constraints
     direction: Literal["maximize", "minimize"] = "maximize" if objective.sign < 0 else "minimize"
     there = optuna.create_study(storage=storage, study_name=name or study.name, direction=direction)
+    distributions = distributions_of(study.space)
     curves: dict[int, dict[int, float]] = {}
     for event in study.log.read(0):
         if isinstance(event, Reported):
@@ -231,7 +249,7 @@ def to_optuna(study: Study, storage: Any = None, name: str | None = None) -> opt
                 state=states[record.status],
                 value=None if record.status == "failed" else record.metrics.get(objective.metric),
                 params=dict(record.params),
-                distributions={key: distribution_of(study.space[key]) for key in record.params},
+                distributions={name: distributions[key] for name, key in study.space.active(record.params).items()},
                 intermediate_values=curves.get(record.number, {}),
                 user_attrs={**({"reason": record.reason} if record.reason else {}), **record.notes},
                 system_attrs={"constraints": list(over.values())} if over else {},

@@ -54,7 +54,9 @@ def slices(study: Study | View) -> Chart:
             apart = stream(0, 0, "jitter").uniform(-0.25, 0.25, len(numbers))
             x = np.floor(rows.cube[numbers, k] * len(parameter.options)) + apart
         else:
-            x = np.array([rows.view.courses[i].params.get(name, np.nan) for i in numbers.tolist()], np.float64)
+            has = ~np.isnan(rows.cube[numbers, k])
+            x = np.full(len(numbers), np.nan)
+            x[has] = [rows.view.courses[i].params[space.name_of(name)] for i in numbers[has].tolist()]
         y = Axis("" if k % min(len(names), 3) else axis.title, span=axis.span)
         panels.append(Panel(_axis(named(name), parameter), y, rows.scatter(x, numbers, most, short=True)))
     caption = "Each point is a trial; a trial without the parameter has none."

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import cache
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 import fairway as fw
 from fairway.errors import FairwayError, StorageError, UsageError
@@ -78,13 +79,11 @@ def routes(desk: Desk) -> Starlette:
         return _json(compact({"trial": content.trial(view, k), "charts": content.charts(one_curve(view, k))}))
 
     def events(request: Request) -> Response:
-        if desk.is_full:
-            raise StorageError("too many pages are open at once: close some")
         watch = watched(request) if "name" in request.query_params else None
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
         last = request.headers.get("last-event-id") or request.query_params.get("last", "")
-        return StreamingResponse(desk.news() if watch is None else watch.news(last), media_type="text/event-stream")
+        return _News(desk, desk.news() if watch is None else watch.news(last))
 
     answers: dict[str, Callable[[Request], Response]] = {
         "/": studies,
@@ -100,6 +99,18 @@ def routes(desk: Desk) -> Starlette:
         routes=[Route(path, answer, methods=["GET"]) for path, answer in answers.items()],
         exception_handlers={FairwayError: _sorry, HTTPException: _sorry, Exception: _sorry},
     )
+
+
+class _News(StreamingResponse):
+    """News for one browser, if there is a seat left."""
+
+    def __init__(self, desk: Desk, news: AsyncIterator[str]) -> None:
+        super().__init__(news, media_type="text/event-stream")
+        self._desk = desk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._desk.seat():
+            await super().__call__(scope, receive, send)
 
 
 def _number(request: Request, watch: Watch) -> int:
