@@ -37,6 +37,7 @@ HOMES = (
     "bench.several",
     "bench.tables",
     "bench.unseen",
+    "bench.scale_trials",
 )
 
 

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import fairway as fw
+from fairway.engine import snapshot
 from fairway.engine.certificate import Certificate
-from fairway.engine.events import Sealed, to_json
+from fairway.engine.events import Opened, Sealed, to_json
+from fairway.engine.identity import Identity
 from fairway.engine.record import TrialRecord, table
 from fairway.engine.verify import verify
 from fairway.errors import FairwayError, UsageError
@@ -189,7 +191,7 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
-    identity, ledger, records, best = view.identity, view.ledger, view.trials, view.best
+    identity, ledger, best, trials = view.identity, view.ledger, view.best, len(view.courses)
     document = (
         None
         if not options.json
@@ -202,13 +204,13 @@ def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
             "certificate": None if view.certificate is None else certificates.to_json(view.certificate),
             "notes": dict(ledger.later.get(None, {})),
             "best": None if best is None else asdict(best),
-            "trials": [asdict(record) for record in records],
+            "trials": [asdict(record) for record in view.trials],
         }
     )
     asked = goal(identity.problem).replace("≤", "<=").replace("≥", ">=")  # which every terminal has
     lines = [
         f"{view.name}: {asked}, seed {identity.seed}",
-        f"{len(records)} trials: " + ", ".join(f"{n} {status}" for status, n in view.counts.items() if n),
+        f"{trials} trials: " + ", ".join(f"{n} {status}" for status, n in view.counts.items() if n),
     ]
     if best is None:
         said = " ".join(answer(view))
@@ -228,9 +230,10 @@ def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
         lines.append(f"ended: {ledger.ended}")
     elif ledger.verdicts:
         lines.append(f"last verdict: {ledger.verdicts[-1].reason}")
-    if last > 0 and records:
+    if last > 0 and trials:
+        records = [ledger.record(number) for number in range(max(trials - last, 0), trials)]
         feasible = {True: "yes", False: "no", None: "unknown"}
-        rows = [(str(r.number), r.status, feasible[r.feasible], _metrics(r), r.reason) for r in records[-last:]]
+        rows = [(str(r.number), r.status, feasible[r.feasible], _metrics(r), r.reason) for r in records]
         lines += _table(("trial", "status", "feasible", "metrics", "reason"), rows)
     _answer(options, document, *lines)
 
@@ -245,7 +248,11 @@ def _verify(options: argparse.Namespace) -> int:
         advice = f"{counted(len(damage), 'fault')}; `fairway repair` copies what is intact into a new file"
         _answer(options, {"damage": damage, "faults": []}, *damage, *([advice] if events else []))
         return 1
+    log = Database(options.url, reading=True).log(options.name, create=False)
     result, certifications = verify(events), sum(isinstance(event, Sealed) for event in events)
+    if events and isinstance(events[0], Opened):
+        identity = Identity.from_json(events[0].config)
+        result.faults += snapshot.faults(log, events, identity.space, identity.problem)
     outcome = f"{len(result.faults):,} do not agree" if result.faults else "all agree"
     with_them = f", those of {counted(certifications, 'certification')} among them" if certifications else ""
     lines = [*result.faults, f"{result.rulings:,} decisions replayed{with_them}: {outcome}"]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,9 +151,14 @@ def _or_nan(value: float | None) -> float:
 
 def order(loss: NDArray[np.float64], violation: NDArray[np.float64]) -> NDArray[np.intp]:
     """The indices of checkpoints from best to worst; both (n,), violation NaN if unknown, loss NaN if failed."""
+    return np.lexsort([*reversed(keys(loss, violation))])
+
+
+def keys(loss: NDArray[np.float64], violation: NDArray[np.float64]) -> tuple[NDArray[Any], ...]:
+    """The columns (n,) by which checkpoints are sorted from best to worst, the most important one first."""
     failed = np.isnan(loss)
     unknown = np.isnan(violation)
-    return np.lexsort((loss, np.where(unknown, 0.0, violation), unknown, failed))
+    return failed, unknown, np.where(unknown, 0.0, violation), loss
 
 
 def standing(problem: Problem, checkpoint: Checkpoint) -> tuple[int, bool, float, float, int]:

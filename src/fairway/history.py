@@ -5,14 +5,15 @@ Rows are only ever appended to shared buffers, so a snapshot is a set of views: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairway import feasibility
+from fairway.derived import Derived, Keys
 from fairway.feasibility import Checkpoint
 from fairway.problem import Problem
 from fairway.space import Space
@@ -66,35 +67,53 @@ class History:
     folds: NDArray[np.int64]
     pending: NDArray[np.float64]
     means: Means | None = None  # if trials were reported fold by fold
+    derived: Derived = field(default_factory=Derived, repr=False)  # shared with later snapshots of the same study
 
     def __len__(self) -> int:
         return len(self.number)
 
     def first(self, n: int) -> History:
         """The snapshot as it was when n trials had finished and none was running."""
-        columns = {item.name: getattr(self, item.name)[:n] for item in fields(self)[3:-2]}
+        columns = {item.name: getattr(self, item.name)[:n] for item in fields(self)[3:-3]}
         if self.means is not None:
             columns["loss"] = columns["lowest"] = self.means.moved(columns["folds"])
         return replace(self, **columns, pending=self.pending[:0])
 
     def is_new(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Whether each of the points (k, d), as returned by `Space.snap`, is neither tried nor running."""
-        seen = np.concatenate([self.space.fingerprints(self.x), self.space.fingerprints(self.pending)])
-        return ~np.isin(self.space.fingerprints(x), seen)
+        n = len(self)
+        tried = self.derived.first_with(n, lambda since: self.space.fingerprints(self.x[since:]))
+        running = set(self.space.fingerprints(self.pending).tolist())
+        asked = self.space.fingerprints(x).tolist()
+        return np.array([each not in running and tried.get(each, n) >= n for each in asked], np.bool_)
+
+    def ranked(self, name: str, keys: Callable[[int], Keys]) -> NDArray[np.intp]:
+        """The row indices (n,), sorted by columns, the most important first, and then by number; NaN last.
+
+        `keys` computes the columns from a row on. The order is kept under its name, so that after one more trial only
+        that one is placed; `name` must say all that the columns depend on.
+        """
+        if self.means is not None:  # losses move when folds are added
+            return np.lexsort([*reversed(keys(0))])
+        return self.derived.order(name, len(self), keys)
 
     def beyond(self, i: int) -> NDArray[np.float64]:
         """Each row's excess (n,) over the limit of constraint i, in the metric's unit; inf for NaN, NaN if unknown."""
-        return self._over(self.bounds, i)
+        return self._over("bounds", i)
 
     def late_beyond(self, i: int) -> NDArray[np.float64]:
         """`beyond` late in training: what an untrained model kept is no evidence for a trained one."""
-        return self._over(self.late, i)
+        return self._over("late", i)
 
-    def _over(self, bounds: NDArray[np.float64], i: int) -> NDArray[np.float64]:
+    def _over(self, column: str, i: int) -> NDArray[np.float64]:
         constraint = self.problem.constraints[i]
-        over = constraint.sign * (bounds[:, i] - constraint.threshold)
-        over[np.isnan(over) & np.isinf(self.violation)] = np.inf
-        return np.asarray(over)
+
+        def since(row: int) -> NDArray[np.float64]:
+            over = constraint.sign * (getattr(self, column)[row:, i] - constraint.threshold)
+            over[np.isnan(over) & np.isinf(self.violation[row:])] = np.inf
+            return np.asarray(over)
+
+        return self.derived.column(f"{column} {i}", len(self), since)
 
     @property
     def provisional(self) -> NDArray[np.bool_]:
@@ -125,7 +144,9 @@ class History:
     @property
     def order(self) -> NDArray[np.intp]:
         """The row indices from best to worst: feasible, infeasible, unknown, failed."""
-        return feasibility.order(self.loss, feasibility.distances(self.problem, self.bounds, self.violation))
+        if len(self.problem.constraints) > 1:  # what was not measured counts with a median, which moves
+            return feasibility.order(self.loss, feasibility.distances(self.problem, self.bounds, self.violation))
+        return self.ranked("order", lambda since: feasibility.keys(self.loss[since:], self.violation[since:]))
 
     @property
     def best_first(self) -> NDArray[np.intp]:
@@ -140,16 +161,31 @@ class Means:
     the folds is corrected by the mean change, from k folds to all, in trials that completed them.
     """
 
-    def __init__(self) -> None:
-        self._raw: list[float] = []  # the loss of each row, as measured
-        self._of: list[int] = []
-        self._changes: list[tuple[int, int, int, float]] = []  # row, folds, folds in all, loss minus that after `folds`
+    COLUMNS = "raw", "of", "changes"
+
+    def __init__(
+        self, raw: Sequence[float] = (), of: Sequence[int] = (), changes: Sequence[tuple[int, int, int, float]] = ()
+    ) -> None:
+        self._raw = list(raw)  # the loss of each row, as measured
+        self._of = list(of)
+        self._changes = list(changes)  # row, folds, folds in all, loss minus that after `folds`
 
     def append(self, loss: float, of: int, some: Mapping[int, float]) -> None:
         """Add a row; if it has all folds, `some` gives its losses after fewer."""
         self._changes += [(len(self._raw), folds, of, loss - mean) for folds, mean in some.items()]
         self._raw.append(loss)
         self._of.append(of)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """What it was made of, as arrays by name."""
+        parts = (np.array(self._raw), np.array(self._of, np.int64), np.array(self._changes).reshape(-1, 4))
+        return dict(zip(self.COLUMNS, parts, strict=True))
+
+    def without(self, row: int) -> Means:
+        """The same without one row."""
+        kept = (change for change in self._changes if change[0] != row)
+        changes = [(at - (at > row), folds, of, change) for at, folds, of, change in kept]
+        return Means(self._raw[:row] + self._raw[row + 1 :], self._of[:row] + self._of[row + 1 :], changes)
 
     def of(self, n: int) -> NDArray[np.int64]:
         """The final number of folds, for each of the first n rows."""
@@ -186,6 +222,7 @@ class Columns:
         self._n = 0
         self._means = Means()
         self._by_fold = False  # whether any trial was reported fold by fold
+        self._derived = Derived()
 
     def append(
         self,
@@ -206,8 +243,7 @@ class Columns:
         `reached` are what the columns `lowest`, `late` and `reached` are made of, by default the checkpoint.
         """
         if self._n == len(self._buffers["number"]):
-            for name, old in self._buffers.items():
-                self._buffers[name] = np.concatenate([old, np.empty_like(old)])
+            self._grow()
         cells: dict[str, object] = {"number": number, "x": x, "seconds": seconds, "partial": partial}
         if checkpoint is None:
             cells |= dict.fromkeys(("loss", "values", "bounds", "violation", "lowest", "late", "noise"), np.nan)
@@ -238,6 +274,27 @@ class Columns:
             self._buffers[name][self._n] = cell
         self._n += 1
 
+    def _grow(self) -> None:
+        for name, old in self._buffers.items():
+            self._buffers[name] = np.concatenate([old, np.empty((max(64, len(old)), *old.shape[1:]), old.dtype)])
+
+    def remove(self, number: int) -> None:
+        """Take a trial out, and leave the snapshots as they are."""
+        row = self._buffers["number"][: self._n].tolist().index(number)
+        self._buffers = {name: np.delete(buffer, row, axis=0) for name, buffer in self._buffers.items()}
+        self._n, self._means, self._derived = self._n - 1, self._means.without(row), Derived()
+
+    def rows(self) -> dict[str, NDArray[Any]]:
+        """All that is known, as arrays by name."""
+        return {name: buffer[: self._n] for name, buffer in self._buffers.items()} | self._means.columns()
+
+    def fill(self, rows: Mapping[str, NDArray[Any]]) -> None:
+        """Know what another one did (`rows`); for columns that are empty."""
+        self._buffers = {name: np.array(rows[name], buffer.dtype) for name, buffer in self._buffers.items()}
+        self._n = len(rows["number"])
+        self._means = Means(*(rows[name].tolist() for name in Means.COLUMNS))
+        self._by_fold = bool((rows["of"] > rows["folds"]).any())
+
     def _bounds(self, values: Sequence[float | None], errors: Sequence[float | None]) -> list[float]:
         known = [np.nan if value is None else value for value in values]
         columns = zip(self._problem.constraints, known, errors or (None,) * len(known), strict=True)
@@ -251,4 +308,5 @@ class Columns:
             view.flags.writeable = False
         if self._by_fold:
             views["loss"] = views["lowest"] = self._means.moved(views["folds"])
-        return History(self._space, self._problem, self._seed, **views, means=self._means if self._by_fold else None)
+        means = self._means if self._by_fold else None
+        return History(self._space, self._problem, self._seed, **views, means=means, derived=self._derived)

@@ -6,6 +6,7 @@ Each parameter has one coordinate; a name with several branches, a range for eac
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeAlias
@@ -78,8 +79,12 @@ class Space(Mapping[str, Parameter]):
 
     @property
     def size(self) -> float:
-        """The number of configurations if all parameters were always active; infinity if one is continuous."""
-        return math.prod(parameter.size for parameter in self.values())
+        """The number of configurations if all parameters were always active; infinity if one is continuous.
+
+        More than a float can hold count as infinity too.
+        """
+        size = math.prod(parameter.size for parameter in self.values())
+        return size if size <= sys.float_info.max else math.inf
 
     @property
     def has_stored(self) -> bool:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from fairway.engine.certification import Candidate, Certification, level_of
-from fairway.engine.ledger import Course
+from fairway.engine.course import Course
 from fairway.evidence import Decisions, Evidence, from_json, rows_needed
 from fairway.evidence.decisions import digest
 from fairway.problem import Constraint, Problem

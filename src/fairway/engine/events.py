@@ -95,6 +95,8 @@ class Reported:
     def provisional(self) -> NDArray[np.bool_]:
         """Which rows (n,) are means of some folds, with others to come."""
         rows = np.zeros(len(self.step), np.bool_)
+        if not len(self.noise):
+            return rows
         rows[self.noise[self.noise[:, 2] < self.noise[:, 3], 0].astype(np.intp)] = True
         return rows
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from fairway.engine.events import Event, Reported
@@ -37,6 +37,20 @@ class Log(Protocol):
 
     def reports(self, numbers: Collection[int]) -> Sequence[Reported]:
         """All reports of some trials, in their order."""
+
+
+@runtime_checkable
+class Snapshots(Protocol):
+    """A log that can also keep what follows from its first events, as named parts: see `fairway.engine.snapshot`."""
+
+    def mark(self, position: int) -> str | None:
+        """A text that tells how the event before a position reads; None if there is no such event."""
+
+    def keep(self, parts: Mapping[str, bytes]) -> None:
+        """Keep these parts, and no others."""
+
+    def kept(self) -> Mapping[str, bytes]:
+        """The parts that were kept last, all of one `keep`; none before."""
 
 
 class Leases(Protocol):

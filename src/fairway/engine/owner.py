@@ -21,11 +21,11 @@ from fairway.engine.ends import End, complete
 from fairway.engine.events import Asked, Ended, Enqueued, Event, Judged, Noted, Opened, Reported, Revived, Status, Told
 from fairway.engine.identity import Identity
 from fairway.engine.journal import Journal, read, write
-from fairway.engine.ledger import Ledger
 from fairway.engine.log import Log
 from fairway.engine.outage import PATIENCE
 from fairway.engine.record import Best, named_errors
 from fairway.engine.referee import Referee
+from fairway.engine.snapshot import keep, restore
 from fairway.engine.trial import Trial
 from fairway.errors import StorageError, UsageError
 from fairway.feasibility import Checkpoint
@@ -34,6 +34,8 @@ from fairway.logs import logger
 from fairway.parameters import Value
 from fairway.seeds import fresh_seed, stream, trial_seed
 from fairway.terminators.terminator import Verdict
+
+_LONG = 3000  # events that take a moment to replay: a thousand trials
 
 
 class Owner:
@@ -45,9 +47,10 @@ class Owner:
         self.space, self.problem = identity.space, identity.problem
         self.seed, founded = _open(identity, log)
         self.identity = replace(identity, seed=self.seed)
-        self.ledger = Ledger(self.space, self.problem, self.seed)
         self.referee = Referee(self.problem, identity.stopper, worker=-1)
+        self.ledger, self._kept = restore(log, self.space, self.problem, self.seed, self.referee)
         self.journal = Journal(log, self.ledger, self.referee, patience=patience)
+        self.journal.position = self._kept  # the rest is replayed
         self.lock = self.journal.lock
         self.running: dict[int, Trial] = {}  # in this process
         self.ends: dict[int, End] = {}  # that could not be written, by trial; the next ask writes them
@@ -56,6 +59,7 @@ class Owner:
         self._judging = threading.Lock()  # one verdict at a time
         self.referee.worker = self.journal.join(self.identity.to_json(), founded=founded)
         logger.info("study with seed %d: %s", self.seed, identity)
+        self._keep(at_least=_LONG)
 
     @property
     def clock(self) -> Clock:
@@ -160,6 +164,7 @@ class Owner:
                 written = self._tell(number, end)
                 self.journal.follow()
             driver.status = self.ledger.courses[number].status
+            self._keep(at_least=10 * _LONG + self._kept // 2)
         return written and driver.status == status
 
     def tell_for(self, told: Told, rows: Reported | None) -> bool:
@@ -174,6 +179,7 @@ class Owner:
             if not written:
                 written = self._write(told, None)
                 self.journal.follow()
+            self._keep(at_least=10 * _LONG + self._kept // 2)
         return written
 
     @property
@@ -213,6 +219,21 @@ class Owner:
             gone = self.journal.outage.insist(partial(self.journal.roster.lost, others))
             for number in [n for n, course in self.ledger.running.items() if course.worker in gone]:
                 self.give_up(number, "lost its worker", retry=1)
+
+    def _keep(self, *, at_least: int) -> None:
+        """Keep a snapshot beside the log, if so many events were written since the last one."""
+        if self.journal.position - self._kept < at_least:
+            return
+        with self.lock:
+            try:
+                self.journal.flush()  # what the referee ruled on must be in the log
+                self.journal.catch_up()
+                if self.unwritten:
+                    return
+                self._kept = self.journal.position
+                keep(self.journal.log, self._kept, self.ledger, self.referee)
+            except StorageError as error:
+                logger.debug("no snapshot was kept: %s", error)  # the log has it all
 
     def _tell(self, number: int, end: End, then: Sequence[Event] = ()) -> bool:
         """Write that a trial ended, by an act of this process; False if another worker was first.
@@ -320,6 +341,7 @@ class Owner:
     def end(self, reason: str) -> None:
         """Write why a run ended."""
         self.journal.append(Ended(reason, self.clock.at()))
+        self._keep(at_least=_LONG)
         logger.info("ended: %s", reason)
 
 

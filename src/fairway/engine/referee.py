@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fairway import feasibility
@@ -24,6 +24,21 @@ from fairway.stoppers.stopper import Stopper, StopperState
 
 STEP = 1 << 20
 """What a training step costs where costs are declared; a power of two, so that sums in steps scale without rounding."""
+KNOWN = (
+    "state",
+    "incumbent",
+    "bar",
+    "train_ns",
+    "train_rows",
+    "check_ns",
+    "checks",
+    "violated",
+    "check_rounds",
+    "_saved",
+    "_all_saved_rows",
+    "steadiness",
+)
+"""What a referee learns from reports, by the names of its attributes."""
 
 
 class Incumbent(NamedTuple):
@@ -78,6 +93,15 @@ class Referee:
             other = copy.deepcopy(self)
         other.worker, other.acts, other.seen = worker, 0, seen
         return other
+
+    def known(self) -> dict[str, Any]:
+        """All that it learned from reports."""
+        return {name: getattr(self, name) for name in KNOWN}
+
+    def learn(self, known: Mapping[str, Any]) -> None:
+        """Know what another one did (`known`), and nothing else."""
+        for name, value in [(name, known[name]) for name in KNOWN]:
+            setattr(self, name, value)
 
     @property
     def saved(self) -> list[int]:

@@ -32,6 +32,7 @@ from fairway.parameters import Choice
 from fairway.space import Space
 
 _MOST_CELLS = 64  # with more, a cell is narrow enough to use the density at its middle
+_MOST_OPTIONS = 1024  # of a choice whose kernel is a table
 _MOST_POINTS = 200  # larger sets are subsampled evenly
 _TINY = 1e-300
 
@@ -81,7 +82,8 @@ class Axes:
             self.axes.append(_Axis(parameter.edges() if discrete else None, not unordered))
         self.cells = np.array([axis.cells for axis in self.axes])
         self.real = np.flatnonzero(self.cells == 0)
-        self.discrete = np.flatnonzero(self.cells)
+        self.discrete = np.flatnonzero((self.cells > 0) & (self.cells <= _MOST_OPTIONS))
+        self.many = np.flatnonzero(self.cells > _MOST_OPTIONS)  # choices of so many options that a table is too large
 
     @cached_property
     def one_hot_offset(self) -> NDArray[np.intp]:
@@ -97,6 +99,11 @@ class Axes:
         return out
 
 
+def thinned(n: int) -> NDArray[np.intp]:
+    """The places of the points that a density of n points is made of: all of them, or evenly spaced ones."""
+    return np.linspace(0, n - 1, min(n, _MOST_POINTS)).astype(np.intp)
+
+
 class Parzen:
     """A density over the unit cube with a kernel around each point (n, d); uniform without points.
 
@@ -104,8 +111,7 @@ class Parzen:
     """
 
     def __init__(self, axes: Axes, points: Points, kernel: Kernel, *, ranked: bool = False) -> None:
-        if len(points) > _MOST_POINTS:
-            points = points[np.linspace(0, len(points) - 1, _MOST_POINTS).astype(np.intp)]
+        points = points[thinned(len(points))]
         self._axes, self._c, self._kernel = axes, points, kernel
         n = len(points)
         weights = np.arange(n, 0, -1) * (2 / (n + 1)) if ranked else np.ones(n)  # they sum to n; the prior weighs 1
@@ -147,12 +153,12 @@ class Parzen:
         """
         axes, c = self._axes, self._c
         prior = np.zeros(len(x))
-        for j in axes.discrete:
+        for j in (*axes.discrete, *axes.many):
             prior -= np.where(np.isnan(x[:, j]), 0.0, math.log(axes.cells[j]))
         if not len(c):
             return prior
         tables = zip(self._tables, axes.discrete, strict=True)
-        right = [table[:, axes.axes[j].cell(c[:, j])] for table, j in tables]
+        right = [np.empty((0, len(c))), *(table[:, axes.axes[j].cell(c[:, j])] for table, j in tables)]
         left: list[NDArray[np.floating]] = [one_hot]
         constant = np.zeros(len(x))
         inactive = np.isnan(x[:, axes.real]).any() or np.isnan(c[:, axes.real]).any()
@@ -168,12 +174,23 @@ class Parzen:
             log = np.concatenate(left, axis=1, dtype=np.float32) @ np.concatenate(right, dtype=np.float32)
         if inactive:
             log += self._log_gaussian(x[:, axes.real], c[:, axes.real], self._h[axes.real])
+        for j in axes.many:
+            log += self._log_options(int(j), x[:, j], c[:, j])
         log += np.log(self._w[:-1]).astype(np.float32)
         alone = prior - constant + math.log(self._w[-1])
         highest = np.maximum(log.max(axis=1), alone)
         log -= highest[:, None].astype(np.float32)
         total = np.exp(log, out=log).sum(axis=1, dtype=np.float64) + np.exp(alone - highest)
         return np.asarray(highest + np.log(total) + constant)
+
+    def _log_options(self, j: int, x: NDArray[np.float64], c: NDArray[np.float64]) -> NDArray[np.float32]:
+        """The log kernel of a choice of many options at coordinates (k,), around centres (n,): (k, n)."""
+        axis = self._axes.axes[j]
+        own, other = math.log(self._kernel.stay), math.log((1 - self._kernel.stay) / (axis.cells - 1))
+        log = np.where(axis.cell(x)[:, None] == axis.cell(c), own, other)
+        log[:, np.isnan(c)] = -math.log(axis.cells)
+        log[np.isnan(x)] = 0.0
+        return log.astype(np.float32)
 
     @staticmethod
     def _log_gaussian(x: Points, c: Points, h: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from fairway.engine.ledger import Course
+from fairway.engine.course import Course
 from fairway.parameters import Choice, Float, Int, Parameter
 from fairway.report.certificates import badge, section
 from fairway.report.chart import Chart
@@ -135,28 +135,28 @@ def _said(note: Any) -> str:
 
 def line(view: View) -> dict[str, Any]:
     """What the list of studies shows of one."""
-    times, best = [_moment(at) for course in view.courses for at in (course.began, course.ended)], view.best
-    certificate = view.certificate
+    best, certificate = view.best, view.certificate
     certified = "" if certificate is None or not certificate.certified else f"trial {certificate.number:,} is certified"
     found = "" if best is None else measured(best.metrics.keys(), best.metrics.values(), best.errors)
     return {
         "goal": goal(view.problem),
         "trials": len(view.courses),
         "best": "; ".join(filter(None, (found, certified))),
-        "updated": max(filter(None, times), default=None),
+        "updated": _moment(view.ledger.last_at),
     }
 
 
 def configuration(view: View, number: int) -> dict[str, Any]:
     """The parameters of one trial, with their ranges and where in these they lie, from 0 to 1."""
     course = view.courses[number]
+    x = view.space.encode(course.params)
     parameters = [
         {
             "name": shown(view.space.name_of(key), _CELL),
             "value": shown(_cell(course.params[view.space.name_of(key)]), _TEXT),
             "exact": shown(course.params[view.space.name_of(key)], _TEXT),
             "range": shown(_range(parameter), _CELL),
-            "at": _cell(float(course.x[i])) if not isinstance(parameter, Choice) else None,
+            "at": _cell(float(x[i])) if not isinstance(parameter, Choice) else None,
         }
         for i, (key, parameter) in enumerate(view.space.items())
         if not math.isnan(course.x[i])

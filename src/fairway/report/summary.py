@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
 from fairway import feasibility
@@ -89,16 +90,25 @@ class _Teller:
         self.the_limits = limits(view.problem)
         self.objective = named(self.problem.objective.metric)
         self.state, self.counts, self.trials = state(view), view.counts, len(view.courses)
-        self.measured = {k: course.checkpoint for k, course in enumerate(view.courses) if course.checkpoint is not None}
         self.best = view.best_number
         self.subject = feasibility.nearest(self.problem, self.measured) if self.best is None else self.best
-        sums = ("checks", "saved", "train_ns", "check_ns")
-        self.paid, saved, train_ns, check_ns = (sum(getattr(one, name) for one in view.courses) for name in sums)
+        self.paid, saved, train_ns, check_ns = view.ledger.spent()
         self.training, self.checks = train_ns / 1e9, check_ns / 1e9
         self.possible = self.paid + saved if self.constraints else 0
         words = {"stopped": "stopped early"}
         self.tally = ", ".join(f"{n:,} {words.get(status, status)}" for status, n in self.counts.items() if n)
         self.failure = shown(view.ledger.last_failure, _LONG).rstrip(".")
+
+    @cached_property
+    def measured(self) -> dict[int, Checkpoint]:
+        """What stands for each trial: looked at only while nothing feasible is known."""
+        return {k: course.checkpoint for k, course in enumerate(self.view.courses) if course.checkpoint is not None}
+
+    def _checkpoint(self, k: int) -> Checkpoint:
+        """What stands for a trial that measured something."""
+        checkpoint = self.view.courses[k].checkpoint
+        assert checkpoint is not None
+        return checkpoint
 
     def _first(self, numbers: Iterable[int]) -> int | None:
         """Of some trials, the one that comes first in the order of all."""
@@ -154,7 +164,7 @@ class _Teller:
 
     def _found(self, k: int) -> str:
         """A trial and what it measured."""
-        checkpoint = self.measured[k]
+        checkpoint = self._checkpoint(k)
         found = f"{self._where(k, checkpoint)}: {self.objective} {number(checkpoint.objective)}"
         if checkpoint.of > 1:
             of = f" of {checkpoint.of}" if checkpoint.provisional else ""
@@ -164,7 +174,7 @@ class _Teller:
         return ", ".join([found, *known])
 
     def _distances(self, k: int) -> Iterator[str]:
-        for one, value, error in feasibility.each_value(self.problem, self.measured[k]):
+        for one, value, error in feasibility.each_value(self.problem, self._checkpoint(k)):
             yield distance(one, value, error, None if value is None else feasibility.bound(one, value, error))
 
     def _where(self, k: int, checkpoint: Checkpoint) -> str:
@@ -177,7 +187,7 @@ class _Teller:
         if found is None or not self.constraints:
             return ""
         k, peak = found
-        if self.subject is not None and sign * peak.objective >= sign * self.measured[self.subject].objective:
+        if self.subject is not None and sign * peak.objective >= sign * self._checkpoint(self.subject).objective:
             return f"No trial did better without {self.the_limits}." if self.best is not None else ""
         text = f"Without {self.the_limits}, {self._where(k, peak)} reached {self.objective} {number(peak.objective)}"
         known = list(feasibility.each_value(self.problem, peak))
@@ -215,7 +225,7 @@ class _Teller:
 
     def _facts(self) -> Iterator[Fact]:
         if self.subject is not None:
-            checkpoint, note, role = self.measured[self.subject], "the closest", ""
+            checkpoint, note, role = self._checkpoint(self.subject), "the closest", ""
             if self.best is not None:
                 within = f"best within {self.the_limits} on the judging rows"
                 note, role = within if self.constraints else "best", "best"

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from fairway import feasibility
 from fairway.engine.certificate import Certificate, certificate
 from fairway.engine.certification import latest
+from fairway.engine.course import Course
 from fairway.engine.events import Judged, Opened, Reported, Status
 from fairway.engine.identity import Identity
-from fairway.engine.ledger import Course, Ledger
 from fairway.engine.log import Log
 from fairway.engine.record import TrialRecord
+from fairway.engine.snapshot import restore
 from fairway.engine.soundness import fitting
 from fairway.errors import StorageError, UsageError
 from fairway.problem import Problem
@@ -79,7 +80,8 @@ class View:
         self.identity = Identity.from_json(self.config)
         self.space: Space = self.identity.space
         self.problem: Problem = self.identity.problem
-        self._summaries = Ledger(self.space, self.problem, self.identity.seed or 0)
+        seed = self.identity.seed or 0
+        self._summaries, self._at = restore(self.log, self.space, self.problem, seed)  # and where in the log that is
         self.ledger = self._summaries
         self._certificate: tuple[int, Certificate] | None = None  # the latest and its number; it never changes
         self.update()
@@ -103,9 +105,10 @@ class View:
     def update(self) -> bool:
         """Read what was written since; whether there was anything."""
         with self._lock:
-            events, position = self.log.summary(self.position)
+            events, position = self.log.summary(self._at)
             if position == self.position:
                 return False
+            self._at = position
             for event in events:
                 with fitting(event):
                     self._summaries.replay(event)

@@ -47,6 +47,14 @@ worker = sa.Table(
     sa.Column("process", sa.Integer, nullable=False),
     sa.Column("beat", sa.Float, nullable=False),  # the last sign of life, by the database's clock
 )
+snapshot = sa.Table(  # derived from the log, and made when it is first needed: see `fairway.engine.snapshot`
+    "fairway_snapshot",
+    tables,
+    sa.Column("study", sa.Integer, sa.ForeignKey(study.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("part", sa.Text, primary_key=True),
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+)
 TRIALS, CHECKSUMS = 2, 3
 """The versions that brought the column `trial`, and the checksums."""
 

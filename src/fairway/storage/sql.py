@@ -8,10 +8,11 @@ checksum, what follows another as a chain, and all of it by the length of the lo
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -329,6 +330,45 @@ class SqlLog:
                 found += [Row(*row) for row in connection.execute(some)]
         events = [self._event(row) for row in found]
         return [event for event in events if isinstance(event, Reported) and event.number in numbers]
+
+    # What follows from the first events
+
+    def mark(self, position: int) -> str | None:
+        """The checksum of the event before a position, which follows from all before it."""
+        event = schema.event.c
+        query = sa.select(event.checksum).where(event.study == self.study, event.position == position - 1)
+        if not self._chained:
+            return None
+        with self._access.reading() as connection:
+            return connection.execute(query).scalar()
+
+    def keep(self, parts: Mapping[str, bytes]) -> None:
+        """Keep these parts and no others; only those that changed are written."""
+        table = schema.snapshot
+        table.create(self._access.engine, checkfirst=True)  # an older database has none
+        digests = {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
+        with self._access.writing() as connection:
+            there = sa.select(table.c.part, table.c.digest).where(table.c.study == self.study)
+            known = {str(name): str(digest) for name, digest in connection.execute(there)}
+            stale = [name for name, digest in known.items() if digests.get(name) != digest]
+            for i in range(0, len(stale), _AT_ONCE):
+                these = table.c.part.in_(stale[i : i + _AT_ONCE])
+                connection.execute(table.delete().where(table.c.study == self.study, these))
+            rows = [
+                {"study": self.study, "part": name, "digest": digest, "body": parts[name]}
+                for name, digest in digests.items()
+                if known.get(name) != digest
+            ]
+            connection.execute(table.insert(), rows)
+
+    def kept(self) -> Mapping[str, bytes]:
+        """The parts that were kept last."""
+        if not sa.inspect(self._access.engine).has_table(schema.snapshot.name):
+            return {}
+        table = schema.snapshot.c
+        with self._access.reading() as connection:
+            query = sa.select(table.part, table.body).where(table.study == self.study)
+            return {name: body for name, body in connection.execute(query) if isinstance(body, bytes)}
 
     def _events(self, rows: Iterable[Row], before: str | None) -> list[Event]:
         """The events of rows that follow each other."""

@@ -39,7 +39,7 @@ class Rows:
         self.metrics = list(zip(map(named, view.problem.metrics), table.T, strict=True))
         strata = [view.stratum(number) for number in range(len(marks))]
         self.stratum = np.array([-1 if place is None else place for place in strata], np.int64)
-        self.cube = np.array([course.x for course in view.courses]).reshape(len(marks), len(view.space))
+        self.cube = view.ledger.cube()
         self.finished = view.ledger.history().number
         self.measured = np.flatnonzero(self.stratum >= 0)
 
