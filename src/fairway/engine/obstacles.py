@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fairway import feasibility
-from fairway.engine.ledger import Course
+from fairway.engine.course import Course
 from fairway.problem import Constraint, Problem
 from fairway.text import beside, counted, limit_in_words, named
 

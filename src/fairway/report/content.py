@@ -149,7 +149,7 @@ def line(view: View) -> dict[str, Any]:
 def configuration(view: View, number: int) -> dict[str, Any]:
     """The parameters of one trial, with their ranges and where in these they lie, from 0 to 1."""
     course = view.courses[number]
-    x = view.space.encode(course.params)
+    x = view.space.encode(course.params) if course.params else [math.nan] * len(view.space)  # a repair left it out
     parameters = [
         {
             "name": shown(view.space.name_of(key), _CELL),
@@ -159,7 +159,7 @@ def configuration(view: View, number: int) -> dict[str, Any]:
             "at": _cell(float(x[i])) if not isinstance(parameter, Choice) else None,
         }
         for i, (key, parameter) in enumerate(view.space.items())
-        if not math.isnan(course.x[i])
+        if not math.isnan(x[i])
     ]
     return {"number": number, "parameters": parameters, "json": json.dumps(dict(course.params), indent=1)}
 

@@ -87,7 +87,8 @@ class Database:
 
     def _version(self) -> int:
         """The version of the schema, by its number and by its tables."""
-        missing = sorted(schema.tables.tables.keys() - set(sa.inspect(self.access.engine).get_table_names()))
+        needed = schema.tables.tables.keys() - {schema.snapshot.name}  # which is made when it is first needed
+        missing = sorted(needed - set(sa.inspect(self.access.engine).get_table_names()))
         if missing:
             raise self.access.damaged(f"it has no table {missing[0]}")
         columns = sa.inspect(self.access.engine).get_columns(schema.event.name)
