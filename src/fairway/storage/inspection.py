@@ -124,7 +124,8 @@ def _found(study: int, rows: dict[int, Row], tracked: Tracked[int], *, chained: 
             yield Found(position, None, f"event {position} is missing")
             continue
         before, after = rows.get(position - 1), rows.get(position + 1)
-        damage, event = damages.get(position), _event(row)
+        damage = damages.get(position)
+        event = _event(row, trusted=chained and damage is None)
         if event is None:
             yield Found(position, None, f"{row} is no event of a fairway log" + (f": {damage}" if damage else ""))
         elif damage and not _is_intact(study, row, event, before, after):
@@ -146,9 +147,9 @@ def _damages(study: int, rows: dict[int, Row]) -> dict[int, str | None]:
     return found
 
 
-def _event(row: Row) -> Event | None:
+def _event(row: Row, *, trusted: bool) -> Event | None:
     try:
-        return row.event()
+        return row.event(trusted=trusted)
     except UsageError:
         return None
 

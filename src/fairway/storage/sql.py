@@ -335,13 +335,12 @@ class SqlLog:
     # What follows from the first events
 
     def mark(self, position: int) -> str | None:
-        """The checksum of the event before a position, which follows from all before it."""
-        event = schema.event.c
-        query = sa.select(event.checksum).where(event.study == self.study, event.position == position - 1)
+        """The checksum of the event before a position as it reads now, which follows from all before it."""
         if not self._chained:
             return None
         with self._access.reading() as connection:
-            return connection.execute(query).scalar()
+            found = connection.execute(self._since.limit(1), {"since": position - 1}).first()
+        return None if found is None or found[1] is None else chain.checksum(self.study, Row(*found[1:]))
 
     def keep(self, parts: Mapping[str, bytes]) -> None:
         """Keep these parts and no others; only those that changed are written."""
