@@ -73,6 +73,25 @@ def test_show_as_json_holds_what_the_study_knows(url, study, capsys):
     assert shown["counts"] == study.counts
 
 
+def test_show_of_one_trial_names_the_line_of_the_users_code_that_raised(url, study, capsys):
+    def broken(trial):
+        raise ValueError("no such solver")
+
+    study.optimize(broken, trials=1, progress=False)
+    number = len(study.trials) - 1
+    assert main(["show", url, study.name, "--trial", str(number)]) == 0
+    out = capsys.readouterr().out
+    line = broken.__code__.co_firstlineno + 1
+    assert f"trial {number}: failed: ValueError: no such solver\n" in out
+    assert f"{__file__}, line {line}, in broken: raise ValueError" in out
+    assert main(["show", url, study.name, "--trial", "0"]) == 0
+    assert "trial 0: completed" in capsys.readouterr().out
+    assert main(["show", url, study.name, "--trial", "0", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["number"] == 0
+    assert main(["show", url, study.name, "--trial", "999"]) == 2
+    assert f"has no trial 999; its trials are 0 to {number}" in capsys.readouterr().err
+
+
 def test_show_of_a_study_without_a_feasible_trial(url, capsys):
     study = fw.Study(SPACE, fw.Minimize("loss"), [fw.AtLeast("recall", 0.5)], storage=url, seed=0)
     study.tell(study.ask(), loss=1.0, recall=0.1)
@@ -258,7 +277,7 @@ def test_version_names_what_is_installed(capsys):
     ("typed", "completed"),
     [
         (["sh"], ["show"]),
-        (["show", "--tr"], ["--trials"]),
+        (["show", "--tr"], ["--trials", "--trial"]),
         (["completion", "z"], ["zsh"]),
         (["verify", "--"], ["--help", "--json"]),
     ],
