@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -240,7 +241,7 @@ def test_run_says_when_nothing_is_within_the_limits(tmp_path, url, capsys):
         (["{script}.missing", "--trials", "1"], "there is no such file"),
         (["{script}:other", "--trials", "1"], "has no 'other'; it has study"),
         (["{script}:helper", "--trials", "1"], "is function: a fairway.Study is expected"),
-        (["{script}", "--function", "absent", "--trials", "1"], "has no 'absent'"),
+        (["{script}", "--function", "absent", "--trials", "1"], "has no 'absent'; it has helper, train, made"),
         (["{script}", "--trials", "0"], "trials=0: a whole number of at least 1"),
     ],
 )
@@ -264,6 +265,35 @@ def test_a_script_that_breaks_is_said_with_its_line(tmp_path, monkeypatch, capsy
     assert main(["run", "broken.py", "--trials", "1"]) == 2
     said = sentence.format(path=path)
     assert capsys.readouterr().err == f"fairway: broken.py could not be loaded: {said}\n"
+
+
+def test_run_with_other_limits_than_the_stored_ones_says_which(script, url, capsys):
+    assert main(["run", str(script), "--trials", "4"]) == 0
+    script.write_text(SCRIPT.format(url=url, limit=0.3))
+    capsys.readouterr()
+    assert main(["run", str(script), "--trials", "1"]) == 2
+    err = capsys.readouterr().err
+    assert "has other constraints: size threshold 0.5 there, 0.3 here; give this one another name" in err
+    assert f"({script}, line 4)" in err
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser prints here")
+def test_a_report_that_ends_in_pdf_is_a_pdf_with_its_pictures(url, study, tmp_path, capsys):
+    path = tmp_path / "report.pdf"
+    assert main(["report", url, study.name, "-o", str(path)]) == 0
+    content = path.read_bytes()
+    assert content.startswith(b"%PDF-")
+    assert content.count(b"/Type /Page\n") >= 2
+    assert len(content) > 30_000
+
+
+def test_a_report_of_another_kind_is_refused(url, study, tmp_path, capsys, monkeypatch):
+    assert main(["report", url, study.name, "-o", str(tmp_path / "report.docx")]) == 2
+    assert "a name that ends in .html or .pdf is expected" in capsys.readouterr().err
+    monkeypatch.setenv("PATH", str(tmp_path))  # where there is no browser
+    assert main(["report", url, study.name, "-o", str(tmp_path / "report.pdf")]) == 2
+    assert "install one (apt install chromium), or write .html" in capsys.readouterr().err
+    assert not [*tmp_path.glob("report.*")]
 
 
 def test_version_names_what_is_installed(capsys):

@@ -87,8 +87,10 @@ def parser() -> argparse.ArgumentParser:
     repair.add_argument("-o", "--output", required=True, type=Path, help="new.db, which must not be there yet")
     written = command(_export, "write a study's trials to a file", "url", "name")
     written.add_argument("-o", "--output", required=True, type=Path, help="trials.csv, .json or .parquet")
-    report = command(_report, "write a study as one self-contained HTML file", "url", "name")
-    report.add_argument("-o", "--output", required=True, type=Path, help="report.html")
+    report = command(_report, "write a study as one self-contained HTML file, or as a PDF", "url", "name")
+    report.add_argument(
+        "-o", "--output", required=True, type=Path, help="report.html, or report.pdf, which Chromium prints"
+    )
     board = command(_dashboard, "show the studies in a database live in a browser", "url")
     board.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
     board.add_argument("--port", type=int, default=8321, help="port to listen on, 0 for any free one (8321)")
