@@ -157,13 +157,15 @@ class Study:
         address: str | None = None,
         retry: int | None = None,
         catch: type[Exception] | tuple[type[Exception], ...] = Exception,
+        raise_on_failure: bool = False,
         progress: bool = True,
         callbacks: Sequence[Callback] = (),
     ) -> None:
         """Run this many more trials, or for this many seconds, whichever ends first; both are totals over all workers.
 
         `function` trains in a loop and reports, or returns its metrics (or, without constraints, one number). An
-        exception in `catch` fails its trial and the study continues, unless nothing has ever succeeded. `timeout`,
+        exception in `catch` fails its trial and the study continues, unless nothing has ever succeeded;
+        `raise_on_failure` ends the run with the first one instead, and the study keeps all its trials. `timeout`,
         `trial_timeout` and `check_timeout` (seconds; of the run, a trial, the check of one constraint) end a trial at
         its next report. One that reports nothing for 5 s more, or two of its steps, is killed with its worker, and
         fails; in this process nothing can be killed, and a warning says what the run waits for. When the terminator's
@@ -199,6 +201,7 @@ class Study:
             address=address,
             retry=retry,
             catch=catch,
+            raise_on_failure=raise_on_failure,
             progress=progress,
             callbacks=callbacks,
         )

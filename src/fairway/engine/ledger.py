@@ -228,7 +228,7 @@ class Ledger:
             raise StorageError(f"the log ends trial {event.number}, which is not running: it is damaged")
         as_it_ran = None if event.worker == course.worker else copy.copy(course)
         course.status, course.reason, course.notes = event.status, event.reason, {**course.notes, **event.notes}
-        course.ended = event.at
+        course.ended, course.traceback = event.at, event.traceback
         older = {"means": course.means, "late": course.late, "last_step": course.last_step}  # in its reports alone
         for name in _SUMS:
             setattr(course, name, getattr(event, name) or older.get(name, getattr(event, name)))
@@ -336,4 +336,5 @@ class Ledger:
             training_seconds=course.train_ns / 1e9,
             check_seconds=course.check_ns / 1e9,
             notes=dict(course.notes),
+            traceback=course.traceback,
         )

@@ -44,6 +44,7 @@ class TrialRecord:
 
     `step` and `metrics` are those of the checkpoint that stands for it: its best feasible one; else the least violating
     measured one; else the best by objective, its constraints unknown (None). `feasible` is None while unknown.
+    `traceback` says where your code raised, a line for each of its frames: file, line, function and source.
     """
 
     number: int
@@ -58,6 +59,7 @@ class TrialRecord:
     training_seconds: float
     check_seconds: float
     notes: Mapping[str, Any]
+    traceback: str = ""
 
     @property
     def partial(self) -> bool:

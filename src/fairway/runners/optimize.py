@@ -14,7 +14,7 @@ from fairway.engine.owner import Owner
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.runners.callbacks import Callback, calling, check_callbacks
-from fairway.runners.evaluate import describe, evaluate
+from fairway.runners.evaluate import describe, evaluate, traced
 from fairway.runners.limits import Watch, speaking_up
 from fairway.runners.progress import show
 from fairway.runners.run import Hand, Outcome, Run, write_down
@@ -121,10 +121,10 @@ class LocalHand(Hand):
         except BaseException as error:
             if trial is None:
                 raise
-            why = "interrupted" if isinstance(error, KeyboardInterrupt) else this.ending or describe(error)
+            cut = "interrupted" if isinstance(error, KeyboardInterrupt) else this.ending
             with uninterrupted():
                 if trial.status == "running":
-                    write_down(owner.close, trial, "failed", why)
+                    write_down(owner.close, trial, "failed", cut or describe(error), "" if cut else traced(error))
             if this.ending:
                 return Outcome(trial.number, failed=True)
             return Outcome(trial.number, failed=True, error=error, caught=isinstance(error, this.catch))
