@@ -90,7 +90,7 @@ def _panel(rows: Rows, found: Mapping[int, Curve], steps: Axis, i: int) -> Panel
     metric = view.problem.metrics[i + 1]
     table = {k: _known(curve, i) for k, curve in found.items()}
     kept, star = list[float](), list[Mark]()
-    checkpoint = view.courses[rows.best].checkpoint if rows.best in found else None
+    checkpoint = view.courses[rows.best].checkpoint if rows.best is not None and rows.best in found else None
     at = None if checkpoint is None else (checkpoint.objective, *checkpoint.values)[i + 1]
     if rows.best is not None and checkpoint is not None and at is not None:
         kept.append(at)
