@@ -12,6 +12,7 @@ from fairway.engine.certification import latest
 from fairway.engine.costs import Costs, costs
 from fairway.engine.events import Enqueued, Searched, Status
 from fairway.engine.frames import Library, frame
+from fairway.engine.glance import glance
 from fairway.engine.identity import Identity
 from fairway.engine.log import Log
 from fairway.engine.measurement import Given
@@ -94,6 +95,9 @@ class Study:
         best, objective = self.best, self.problem.objective.metric
         found = "none" if best is None else f"{objective} {best.metrics[objective]:.4g}"
         return f"Study(trials={len(self.owner.ledger.courses)}, best={found}, seed={self.seed})"
+
+    def _repr_html_(self) -> str:
+        return glance(self.owner, self.name, self.certificate).html()
 
     # What a user does
 
