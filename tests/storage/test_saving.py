@@ -16,6 +16,7 @@ from fairway.storage.sql import Database
 from fairway.storage.transcript import Transcript
 from tests.conftest import SPACE, run_curves
 from tests.engine.logs import fingerprint
+from tests.storage.test_sql import wait_until
 
 CURVES = [[(0.1 * k, {"eod": 0.05 * k}) for k in range(1, 5)]] * 6
 
@@ -75,6 +76,23 @@ def test_a_study_that_was_resumed_is_saved_whole_though_its_file_is_gone(tmp_pat
         assert verify(saved.log.read()).faults == []
     with pytest.raises(fw.StorageError, match=r"study.db was replaced by another file while the study ran"):
         study.ask()
+
+
+def test_a_study_that_was_opened_from_its_snapshot_is_saved_whole(tmp_path, elsewhere, monkeypatch):
+    monkeypatch.setattr("fairway.engine.owner._LONG", 10)
+    monkeypatch.setattr(transcript, "_AT_ONCE", 7)
+    file = tmp_path / "study.db"
+    first = open_study(f"sqlite:///{file}")
+    run_curves(first, CURVES * 3)
+    first.owner.end("enough")  # with a snapshot
+    study, before = open_study(f"sqlite:///{file}"), events(first)
+    run_curves(study, CURVES[:1])
+    assert study.owner._kept > 10
+    wait_until(lambda: len(study.log.transcript) == study.owner.journal.position)
+    file.unlink()
+    study.save_as(elsewhere)
+    assert events(open_study(elsewhere))[: len(before)] == before
+    assert fingerprint(open_study(elsewhere)) == fingerprint(study)
 
 
 def test_a_study_is_not_saved_over_another(url, elsewhere):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
+from collections.abc import Sequence
 
+from fairway.engine.events import Event, from_json
 from fairway.engine.owner import Owner
 from fairway.errors import StorageError, UsageError
 from fairway.storage.sql import Database, SqlLog
@@ -18,7 +22,11 @@ def save(owner: Owner, url: str, name: str) -> None:
         journal.look()
     with journal.lock:
         source, length = journal.log, journal.position
-        known = source.known(length) if isinstance(source, SqlLog) else source.read(0, length)
+        kept = source.transcript if isinstance(source, SqlLog) else None
+        if kept is not None and len(kept) >= length:
+            known: Sequence[Event] = [from_json(json.loads(body)) for body in itertools.islice(kept, length)]
+        else:
+            known = source.read(0, length)
         events = [*known, *owner.unwritten]
     database = Database(url)
     target = database.log(name)

@@ -9,7 +9,6 @@ checksum, what follows another as a chain, and all of it by the length of the lo
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from fairway.engine.events import Event, Reported, Told, claim, from_json, to_json
+from fairway.engine.events import Event, Reported, Told, claim, to_json
 from fairway.errors import StorageError, UsageError
 from fairway.storage import chain, schema
 from fairway.storage.access import BUSY_MS, Access, public
@@ -191,17 +190,14 @@ class Database:
 
 
 class SqlLog:
-    """One study's events; `study` is its number in the database.
-
-    `keep` keeps all that is read and written in memory too, whatever becomes of the database.
-    """
+    """One study's events; `study` is its number in the database. To `keep` what is read or written is to remember it."""
 
     def __init__(
         self, access: Access, study: int, name: str, *, version: int = schema.VERSION, keep: bool = True
     ) -> None:
         self.study = study
         self.leases = SqlLeases(access, study)
-        self._transcript = Transcript() if keep else None
+        self.transcript = Transcript() if keep else None
         self._access, self._name = access, name
         self._chained = version >= schema.CHECKSUMS
         self._tip = 0, ""  # a position, and the checksum of the event before it
@@ -257,14 +253,15 @@ class SqlLog:
             self._check_refusal([row["claim"] for row in rows if row["claim"] is not None])
             return None
         self._tip = length, tip
-        if self._transcript is not None:
-            self._transcript.add(length - len(rows), [row["body"] for row in rows])
+        if self.transcript is not None:
+            self.transcript.note(self, length - len(rows), [row["body"] for row in rows])
         return int(length)
 
     def _before(self, connection: sa.Connection, position: int) -> str:
         """The checksum of the event before a position."""
-        if self._tip[0] == position:
-            return self._tip[1]
+        tip = self._tip  # another thread may read on
+        if tip[0] == position:
+            return tip[1]
         event = schema.event.c
         those = sa.select(event.checksum).where(event.study == self.study, event.position == position - 1)
         found = connection.execute(those).scalar() if position else ""
@@ -281,6 +278,22 @@ class SqlLog:
                 raise self._damaged("its length is less than the number of its events")
 
     def read(self, since: int = 0, most: int | None = None) -> Sequence[Event]:
+        rows, tip = self._rows(since, most), self._tip
+        events = self._events(rows, tip[1] if tip[0] == since else None)
+        if rows and self._chained:
+            self._tip = since + len(rows), rows[-1].checksum or ""
+        if self.transcript is not None:
+            self.transcript.note(self, since, [row.body for row in rows])
+        return events
+
+    def bodies(self, since: int, most: int) -> Sequence[str]:
+        """Some events from a position on as JSON, checked and not decoded."""
+        rows = self._rows(since, most)
+        self._check(rows, None)
+        return [row.body for row in rows]
+
+    def _rows(self, since: int, most: int | None) -> list[Row]:
+        """Rows from a position on: all that the length of the log says are there."""
         with self._access.reading() as connection:
             found = connection.execute(self._since.limit(most), {"since": since}).all()
         length = found[0][0] if found else since
@@ -293,18 +306,7 @@ class SqlLog:
         expected = max(length - since, 0)
         if found and len(rows) != (expected if most is None else min(most, expected)):
             raise self._damaged(f"its length is {length}, and the last event is number {since + len(rows) - 1}")
-        events = self._events(rows, self._tip[1] if self._tip[0] == since else None)
-        if rows and self._chained:
-            self._tip = since + len(rows), rows[-1].checksum or ""
-        if self._transcript is not None:
-            self._transcript.add(since, [row.body for row in rows])
-        return events
-
-    def known(self, length: int) -> Sequence[Event]:
-        """The first events, from memory if this process has read or written them all."""
-        if self._transcript is None or len(self._transcript) < length:
-            return self.read(0, most=length)
-        return [from_json(json.loads(body)) for body in itertools.islice(self._transcript, length)]
+        return rows
 
     def summary(self, since: int = 0) -> tuple[Sequence[Event], int]:
         with self._access.reading() as connection:
@@ -372,11 +374,15 @@ class SqlLog:
 
     def _events(self, rows: Iterable[Row], before: str | None) -> list[Event]:
         """The events of rows that follow each other."""
+        self._check(rows, before)
+        return [self._decoded(row) for row in rows]
+
+    def _check(self, rows: Iterable[Row], before: str | None) -> None:
+        """Refuse rows that do not follow each other, after one with that checksum if it is known."""
         if self._chained:
             for row, damage in chain.links(self.study, rows, before):
                 if damage:
                     raise self._damaged(f"{row} cannot be trusted: {damage}")
-        return [self._decoded(row) for row in rows]
 
     def _event(self, row: Row) -> Event:
         return self._events([row], None)[0]
