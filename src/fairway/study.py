@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from fairway import hashing
-from fairway.checks import at_least_zero, instance, whole
+from fairway.checks import at_least_zero, instance, short, whole
 from fairway.constraints.rows import group_names, numbered_groups
 from fairway.engine.certification import latest
 from fairway.engine.costs import Costs, costs
@@ -117,7 +117,7 @@ class Study:
         raises `StorageError`, the end is kept: tell the trial again, or just continue, and it is written then.
         """
         if not isinstance(trial, Trial):
-            raise UsageError(f"tell({trial!r}): the Trial that ask() returned is expected")
+            raise UsageError(f"tell({short(trial)}): the Trial that ask() returned is expected")
         if trial.status != "running":
             raise UsageError(f"trial {trial.number} was told already ({trial.status}); a trial is told once")
         if self.owner.running.get(trial.number) is not trial:

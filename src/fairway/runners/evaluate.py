@@ -8,12 +8,14 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from fairway.checks import is_number
+from fairway.checks import is_number, short
 from fairway.engine.events import Status
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.folds import Folds
 from fairway.problem import Problem
+
+_LONGEST = 10_000  # letters of a reason in the log
 
 
 def evaluate(function: Callable[[Trial], Any], trial: Trial) -> tuple[Status, str]:
@@ -22,7 +24,7 @@ def evaluate(function: Callable[[Trial], Any], trial: Trial) -> tuple[Status, st
     if trial.last_step or trial.stopped:
         if result is not None and is_measured(trial.problem, result):
             raise UsageError(
-                f"trial {trial.number} reported its steps and returned {result!r}; "
+                f"trial {trial.number} reported its steps and returned {short(result)}; "
                 "a loop that reports returns nothing, or its model"
             )
         return trial.driver.finish()
@@ -34,7 +36,7 @@ def evaluate(function: Callable[[Trial], Any], trial: Trial) -> tuple[Status, st
     if len(metrics) == 1 and is_measured(trial.problem, result):
         return trial.driver.finish({metrics[0]: result})
     raise UsageError(
-        f"the function returned {result!r}: a dict with {', '.join(metrics)} is expected, or reports on the way"
+        f"the function returned {short(result)}: a dict with {', '.join(metrics)} is expected, or reports on the way"
     )
 
 
@@ -81,8 +83,9 @@ def describe(error: BaseException) -> str:
     notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - the user's
+    except (Exception, SystemExit):  # noqa: BLE001 - the user's
         text = ""
+    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
     return f"{type(error).__name__}: {text}{notes}" if text else f"{type(error).__name__}{notes}"
 
 

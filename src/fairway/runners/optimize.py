@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from fairway.checks import flag, whole
+from fairway.checks import flag, short, whole
 from fairway.engine.interrupts import uninterrupted
 from fairway.engine.owner import Owner
 from fairway.engine.trial import Trial
@@ -40,13 +40,13 @@ def run(
 ) -> None:
     """What `Study.optimize` does; `limits` are the arguments of `Run`, and `study` is what callbacks are passed."""
     if not callable(function):
-        raise UsageError(f"optimize({function!r}): a function that takes a trial is expected")
+        raise UsageError(f"optimize({short(function)}): a function that takes a trial is expected")
     this = Run(owner, **limits)
     flag(progress, "progress")
     check_callbacks(callbacks)
     workers = whole(workers, "workers")
-    if backend not in (None, "process", "thread", "ray"):
-        raise UsageError(f"backend={backend!r}: 'process', 'thread' or 'ray' is expected")
+    if not isinstance(backend, str | None) or backend not in (None, "process", "thread", "ray"):
+        raise UsageError(f"backend={short(backend)}: 'process', 'thread' or 'ray' is expected")
     if backend != "ray" and (resources is not None or address is not None):
         raise UsageError("resources= and address= are for backend='ray'")
     workers = workers if this.trials is None else min(workers, this.trials)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from fairway.checks import whole
+from fairway.checks import short, whole
 from fairway.engine.owner import Owner
 from fairway.errors import FairwayError, SpaceExhausted, StudyFailed, UsageError
 from fairway.logs import logger
@@ -102,7 +102,7 @@ class Run:
         self.retry_late = asked or 0  # or that was killed past its time
         self.catch = catch if isinstance(catch, tuple) else (catch,)
         if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in self.catch):
-            raise UsageError(f"catch={catch!r}: an exception class or a tuple of them is expected")
+            raise UsageError(f"catch={short(catch)}: an exception class or a tuple of them is expected")
         self._owner = owner
         self._lock = threading.Lock()
         self._begun = self._done = self._failed = 0

@@ -216,6 +216,6 @@ def _packed(error: BaseException) -> bytes:
     try:
         packed: bytes = cloudpickle.dumps(error)
         pickle.loads(packed)  # noqa: S301 - our own
-    except Exception:  # noqa: BLE001 - whatever the user's exception raises when it is built
+    except (Exception, SystemExit):  # noqa: BLE001 - whatever the user's exception raises when it is built
         return b""
     return packed
