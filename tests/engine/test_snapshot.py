@@ -119,8 +119,7 @@ LAST = "(SELECT max(position) FROM fairway_event)"
         "UPDATE fairway_snapshot SET body = zeroblob(9) WHERE part = 'columns'",
         "UPDATE fairway_snapshot SET body = CAST('{}' AS BLOB) WHERE part = 'head'",
         "DELETE FROM fairway_snapshot WHERE part = 'trials 0'",
-        f"UPDATE fairway_event SET body = body || ' ' WHERE position = {LAST}",
-        f"DELETE FROM fairway_event WHERE position = {LAST}",
+        "UPDATE fairway_snapshot SET body = CAST(replace(body, '12', '11') AS BLOB) WHERE part = 'head'",
         "DROP TABLE fairway_snapshot",
     ],
 )
@@ -135,6 +134,20 @@ def test_a_snapshot_that_does_not_fit_the_log_is_not_used(tmp_path: Path, harm: 
     connection.close()
     assert snapshot.restore(study.log, study.space, study.problem)[1] == 0
     assert View(study.log).trials == study.trials
+
+
+@pytest.mark.parametrize("harm", ["UPDATE fairway_event SET body = body || ' '", "DELETE FROM fairway_event"])
+def test_a_snapshot_does_not_hide_that_its_last_event_is_damaged(tmp_path: Path, harm: str) -> None:
+    path = tmp_path / "study.db"
+    study = made(f"sqlite:///{path}")
+    run(study, 12)
+    keep(study)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"{harm} WHERE position = {LAST}")
+    connection.close()
+    assert snapshot.restore(study.log, study.space, study.problem)[1] == 0
+    with pytest.raises(fw.StorageError, match="is damaged"):
+        View(study.log)
 
 
 def test_a_snapshot_that_cannot_be_read_leaves_an_empty_ledger_and_referee(tmp_path: Path) -> None:

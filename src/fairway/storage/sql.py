@@ -339,12 +339,12 @@ class SqlLog:
 
     def mark(self, position: int) -> str | None:
         """The checksum of the event before a position, which follows from all before it."""
-        event = schema.event.c
-        query = sa.select(event.checksum).where(event.study == self.study, event.position == position - 1)
-        if not self._chained:
-            return None
+        query = self._since.limit(1)
         with self._access.reading() as connection:
-            return connection.execute(query).scalar()
+            found = connection.execute(query, {"since": position - 1}).first() if self._chained else None
+        row = None if found is None else Row(*found[1:])
+        is_right = row is not None and row.position == position - 1 and chain.checksum(self.study, row) == row.checksum
+        return row.checksum if row is not None and is_right else None
 
     def keep(self, parts: Mapping[str, bytes]) -> None:
         """Keep these parts and no others; only those that changed are written."""
