@@ -190,7 +190,7 @@ class Database:
 
 
 class SqlLog:
-    """One study's events; `study` is its number in the database. To `keep` what is read or written is to remember it."""
+    """One study's events; `study` is its number in the database. With `keep`, what is read or written is remembered."""
 
     def __init__(
         self, access: Access, study: int, name: str, *, version: int = schema.VERSION, keep: bool = True
