@@ -67,7 +67,7 @@ if workers:
             say(f"told {told.number}")
         return written
     study.owner.tell_for = tell_and_say
-    study.optimize(train, trials=trials, workers=workers, retry=10)
+    study.optimize(train, trials=trials, workers=workers, retry=10, progress=False)
 else:
     for _ in range(trials):
         trial = study.ask()

@@ -89,8 +89,10 @@ ATTACKS = {
 }
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize(
+    ("attack", "workers"),
+    [*((attack, 1) for attack in ATTACKS), ("unlink", 2), ("rename another over it", 2), ("fill the disk", 2)],
+)
 def test_nothing_told_is_lost_with_its_file(tmp_path, attack, workers):
     command = [sys.executable, "-c", RUN, str(tmp_path), attack, str(workers)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

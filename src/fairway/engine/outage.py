@@ -8,6 +8,7 @@ attempt, and none that could block while somebody else waits. After `patience` s
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -90,8 +91,7 @@ class Outage:
     def hurry(self) -> None:
         """Wait no longer in this outage, or in one that begins in this moment: somebody pressed Ctrl-C."""
         with self._lock:
-            self._last = time.monotonic()
-            self._began = self._last - self.patience
+            self._began, self._last = -math.inf, time.monotonic()
             self._over.notify_all()
 
     def _note(self, error: Unreachable, started: float) -> None:
@@ -106,7 +106,8 @@ class Outage:
         if interrupts.is_pending():
             self.hurry()
         if now - self._began >= self.patience:
-            lasted = f", tried for {now - self._began:.0f} s (patience={self.patience:g})" if self.patience else ""
+            seconds = now - (started if self._noticed is None else self._noticed)
+            lasted = f", tried for {seconds:.0f} s (patience={self.patience:g})" if self.patience else ""
             raise Unreachable(
                 f"{error}{lasted}; what was told before is safe, and all that this process knows is in memory: fix "
                 "the database and call again, or write it to another one with study.save_as(url)"
