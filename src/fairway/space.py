@@ -265,8 +265,6 @@ def _declared(name: object, part: object) -> tuple[Parameter, ...]:
         raise UsageError(
             f"Space: {name}={short(part)}: a Float, Int or Choice is expected, or a list of them with when="
         )
-            f"Space: {name}={short(part)}: a Float, Int or Choice is expected, or a list of them with when="
-        )
     if any(branch.when is None for branch in branches[:-1]):
         raise UsageError(f"Space: {name!r} has a branch without when=, which always holds: put it last")
     return branches
