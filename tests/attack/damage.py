@@ -50,6 +50,7 @@ def open_study(path, name=NAME):
         terminator=fw.Plateau(4),
         storage=f"sqlite:///{path}",
         name=name,
+        seed=1,
     )
 
 
