@@ -53,6 +53,7 @@ def open_study(path, name=NAME):
         terminator=fw.Plateau(4),
         storage=f"sqlite:///{path}",
         name=name,
+        seed=1,
     )
 
 

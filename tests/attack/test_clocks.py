@@ -39,7 +39,7 @@ class Jumping:
         return self.now
 
 
-@given(jumps=st.lists(st.sampled_from([-5 * HOURS, 9 * HOURS, -1e6, -2e9, 1e11]), max_size=30))
+@given(jumps=st.lists(st.sampled_from([-5 * HOURS, 9 * HOURS, -1e6, -2e9, 1e9]), max_size=30))
 @settings(max_examples=ATTACKS)
 def test_a_wall_clock_that_jumps_changes_nothing_but_the_times_of_day(jumps):
     with tempfile.TemporaryDirectory() as folder:

@@ -20,6 +20,7 @@ from fairway.feasibility import Checkpoint
 
 _DEEPEST = 100  # levels of lists and mappings in one another
 _LARGEST = 2**63  # of whole numbers
+_LARGEST_NOTED = 10**4300  # in notes, which hold whatever JSON can be written with
 _LATEST = 250_000_000_000  # seconds: in the year 9892, near the last that a calendar has
 _STATUSES = ("completed", "stopped", "failed")
 
@@ -104,6 +105,10 @@ def _is_mapping(value: Any) -> bool:
     return isinstance(value, Mapping) and not _is_deep(value)
 
 
+def _are_notes(value: Any) -> bool:
+    return isinstance(value, Mapping) and not _is_deep(value, largest=_LARGEST_NOTED)
+
+
 def _are_checkpoints(value: Any) -> bool:
     return value is None or isinstance(value, Checkpoint) and _is_whole(value.step)
 
@@ -128,7 +133,7 @@ def _or_none(sound: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or sound(value)
 
 
-def _is_deep(value: Any) -> bool:
+def _is_deep(value: Any, *, largest: int = _LARGEST) -> bool:
     """Whether lists and mappings lie too deep in one another for what reads them."""
     level = [value]
     for _ in range(_DEEPEST):
@@ -137,7 +142,7 @@ def _is_deep(value: Any) -> bool:
             for each in level
             if isinstance(each, list | dict)
             for inner in (each.values() if isinstance(each, dict) else each)
-            if isinstance(inner, list | dict) or type(inner) is int and not _is_whole(inner)
+            if isinstance(inner, list | dict) or type(inner) is int and not -largest <= inner < largest
         ]
         if any(type(inner) is int for inner in level):
             return True  # too large to be written again
@@ -153,6 +158,7 @@ _BY_NAME: dict[str, Callable[[Any], bool]] = {
     "certification": _is_place,
     "place": _is_place,
     "at": _is_time,
+    "notes": _are_notes,
     "status": lambda value: isinstance(value, str) and value in _STATUSES,
     "candidates": _are_candidates,
     "evidence": _is_evidence,
