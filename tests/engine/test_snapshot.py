@@ -17,7 +17,6 @@ from fairway.engine import snapshot, states
 from fairway.engine.course import Course
 from fairway.engine.ledger import Ledger
 from fairway.engine.referee import Referee
-from fairway.errors import StorageError
 from fairway.history import History
 from fairway.report.view import View
 
