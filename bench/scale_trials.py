@@ -29,7 +29,7 @@ from typing import Any
 
 from bench.reproduction import Given, Reproduction, Result
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 _CHUNK = 2000  # trials that are written at once
 _TIMES = 15  # asks and tells of each kind
 _HERE = Path(__file__).resolve().parent.parent
@@ -287,7 +287,9 @@ def _cell(found: dict[str, float], name: str) -> str:
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds * 1000:.2g} ms" if seconds < 0.1 else f"{seconds:.2g} s"
+    if seconds < 0.1:
+        return f"{seconds * 1000:.2g} ms"
+    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 def _table(title: str, names: Sequence[str], columns: dict[str, dict[str, float]]) -> list[str]:

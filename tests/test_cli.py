@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -71,6 +72,25 @@ def test_show_as_json_holds_what_the_study_knows(url, study, capsys):
     assert [trial["steps"] for trial in shown["trials"]] == [record.steps for record in study.trials]
     assert [trial["training_seconds"] for trial in shown["trials"]] == [one.training_seconds for one in study.trials]
     assert shown["counts"] == study.counts
+
+
+def test_show_of_one_trial_names_the_line_of_the_users_code_that_raised(url, study, capsys):
+    def broken(trial):
+        raise ValueError("no such solver")
+
+    study.optimize(broken, trials=1, progress=False)
+    number = len(study.trials) - 1
+    assert main(["show", url, study.name, "--trial", str(number)]) == 0
+    out = capsys.readouterr().out
+    line = broken.__code__.co_firstlineno + 1
+    assert f"trial {number}: failed: ValueError: no such solver\n" in out
+    assert f"{__file__}, line {line}, in broken: raise ValueError" in out
+    assert main(["show", url, study.name, "--trial", "0"]) == 0
+    assert "trial 0: completed" in capsys.readouterr().out
+    assert main(["show", url, study.name, "--trial", "0", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["number"] == 0
+    assert main(["show", url, study.name, "--trial", "999"]) == 2
+    assert f"has no trial 999; its trials are 0 to {number}" in capsys.readouterr().err
 
 
 def test_show_of_a_study_without_a_feasible_trial(url, capsys):
@@ -221,7 +241,7 @@ def test_run_says_when_nothing_is_within_the_limits(tmp_path, url, capsys):
         (["{script}.missing", "--trials", "1"], "there is no such file"),
         (["{script}:other", "--trials", "1"], "has no 'other'; it has study"),
         (["{script}:helper", "--trials", "1"], "is function: a fairway.Study is expected"),
-        (["{script}", "--function", "absent", "--trials", "1"], "has no 'absent'"),
+        (["{script}", "--function", "absent", "--trials", "1"], "has no 'absent'; it has helper, train, made"),
         (["{script}", "--trials", "0"], "trials=0: a whole number of at least 1"),
     ],
 )
@@ -247,6 +267,35 @@ def test_a_script_that_breaks_is_said_with_its_line(tmp_path, monkeypatch, capsy
     assert capsys.readouterr().err == f"fairway: broken.py could not be loaded: {said}\n"
 
 
+def test_run_with_other_limits_than_the_stored_ones_says_which(script, url, capsys):
+    assert main(["run", str(script), "--trials", "4"]) == 0
+    script.write_text(SCRIPT.format(url=url, limit=0.3))
+    capsys.readouterr()
+    assert main(["run", str(script), "--trials", "1"]) == 2
+    err = capsys.readouterr().err
+    assert "has other constraints: size threshold 0.5 there, 0.3 here; give this one another name" in err
+    assert f"({script}, line 4)" in err
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser prints here")
+def test_a_report_that_ends_in_pdf_is_a_pdf_with_its_pictures(url, study, tmp_path, capsys):
+    path = tmp_path / "report.pdf"
+    assert main(["report", url, study.name, "-o", str(path)]) == 0
+    content = path.read_bytes()
+    assert content.startswith(b"%PDF-")
+    assert content.count(b"/Type /Page\n") >= 2
+    assert len(content) > 30_000
+
+
+def test_a_report_of_another_kind_is_refused(url, study, tmp_path, capsys, monkeypatch):
+    assert main(["report", url, study.name, "-o", str(tmp_path / "report.docx")]) == 2
+    assert "a name that ends in .html or .pdf is expected" in capsys.readouterr().err
+    monkeypatch.setenv("PATH", str(tmp_path))  # where there is no browser
+    assert main(["report", url, study.name, "-o", str(tmp_path / "report.pdf")]) == 2
+    assert "install one (apt install chromium), or write .html" in capsys.readouterr().err
+    assert not [*tmp_path.glob("report.*")]
+
+
 def test_version_names_what_is_installed(capsys):
     assert main(["version", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["fairway"] == fw.__version__
@@ -258,7 +307,7 @@ def test_version_names_what_is_installed(capsys):
     ("typed", "completed"),
     [
         (["sh"], ["show"]),
-        (["show", "--tr"], ["--trials"]),
+        (["show", "--tr"], ["--trials", "--trial"]),
         (["completion", "z"], ["zsh"]),
         (["verify", "--"], ["--help", "--json"]),
     ],

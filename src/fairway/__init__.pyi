@@ -8,6 +8,7 @@ from fairway.errors import UsageError as UsageError
 from fairway.folds import Folds as Folds
 from fairway.fresh import FreshRows as FreshRows
 from fairway.history import History as History
+from fairway.loading import load_study as load_study
 from fairway.measured import Measured as Measured
 from fairway.parameters import Choice as Choice
 from fairway.parameters import Float as Float

@@ -18,7 +18,8 @@ MOST = 10**15
 def whole(value: Any, name: str, *, least: int = 1, most: int = MOST) -> int:
     """The argument as an int, if it is a whole number from `least` to `most`; booleans are not numbers."""
     if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) <= most:
-        allowed = f"of at least {least}" if most == MOST else f"from {least} to {most:,}"
+        too_large = most < MOST and is_number(value) and value > most
+        allowed = f"of at most {most:,}" if too_large else f"of at least {least}"
         raise UsageError(f"{name}={short(value)}: a whole number {allowed} is expected")
     return int(value)
 
@@ -73,7 +74,7 @@ def instance(name: str, given: Any, kind: type[Any], default: Any) -> Any:
         return default
     if not isinstance(given, kind):
         hint = f"; did you mean {given.__name__}()?" if isinstance(given, type) else ""
-        raise UsageError(f"{name}={given!r}: a {name} is expected{hint}")
+        raise UsageError(f"{name}={short(given)}: a {name} is expected{hint}")
     return given
 
 

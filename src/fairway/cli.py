@@ -7,7 +7,6 @@ import contextlib
 import json
 import platform
 import sys
-import textwrap
 import webbrowser
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -17,20 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import fairway as fw
+from fairway import printing
 from fairway.engine import snapshot
-from fairway.engine.certificate import Certificate
-from fairway.engine.events import Opened, Sealed, to_json
+from fairway.engine.events import Opened, Sealed
 from fairway.engine.identity import Identity
-from fairway.engine.record import TrialRecord, table
+from fairway.engine.record import table
 from fairway.engine.verify import verify
 from fairway.errors import FairwayError, UsageError
-from fairway.report import certificates, content, export
-from fairway.report.summary import answer
+from fairway.report import certificates, export
 from fairway.report.view import View
 from fairway.runners.evaluate import located
 from fairway.storage.inspection import inspect
 from fairway.storage.sql import Database
-from fairway.text import counted, goal, measured, params, shown
+from fairway.text import counted, shown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,13 +81,16 @@ def parser() -> argparse.ArgumentParser:
     command(_list, "list the studies in a database", "url")
     show = command(_show, "show a study: its best trial, its constraints, its last trials", "url", "name")
     show.add_argument("--trials", type=int, default=10, metavar="N", help="number of last trials to list (10)")
+    show.add_argument("--trial", type=int, metavar="N", help="show one trial, and where your code raised if it failed")
     command(_verify, "check a study for damage, replay every decision from its log, and compare", "url", "name")
     repair = command(_repair, "copy what is intact of a damaged study into a new file", "url", "name")
     repair.add_argument("-o", "--output", required=True, type=Path, help="new.db, which must not be there yet")
     written = command(_export, "write a study's trials to a file", "url", "name")
     written.add_argument("-o", "--output", required=True, type=Path, help="trials.csv, .json or .parquet")
-    report = command(_report, "write a study as one self-contained HTML file", "url", "name")
-    report.add_argument("-o", "--output", required=True, type=Path, help="report.html")
+    report = command(_report, "write a study as one self-contained HTML file, or as a PDF", "url", "name")
+    report.add_argument(
+        "-o", "--output", required=True, type=Path, help="report.html, or report.pdf, which Chromium prints"
+    )
     board = command(_dashboard, "show the studies in a database live in a browser", "url")
     board.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
     board.add_argument("--port", type=int, default=8321, help="port to listen on, 0 for any free one (8321)")
@@ -107,7 +108,6 @@ _EPILOG = (
     "Exit codes: 0 success, 1 a fault, nothing feasible was found, not certified or not all repaired, "
     "2 the command failed, 130 interrupted."
 )
-_WIDTH = 100  # letters of a line of a sentence
 _LONGEST = 320  # letters of a line, of which a table has five columns
 _MANY = 1000  # items that are worth a progress bar
 _PACKAGES = ("numpy", "scipy", "sqlalchemy", "scikit-learn", "lightgbm", "xgboost", "fairlearn", "optuna", "ray")
@@ -128,7 +128,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         study.optimize(function, **budget, progress=not options.json)
     finally:
-        _print_study(options, View(study), last=0)
+        _answer_study(options, View(study), last=0)
     return 0 if study.best is not None else 1
 
 
@@ -144,17 +144,10 @@ def _certify(options: argparse.Namespace) -> int:
     except Exception as error:
         raise UsageError(located(error)) from error
     document = certificates.to_json(found) if options.json else None
-    _answer(options, document, *_certificate(found), *_table(*certificates.attempts(study.problem, found)))
+    _answer(
+        options, document, *printing.certificate(found), *printing.table(*certificates.attempts(study.problem, found))
+    )
     return 0 if found.certified else 1
-
-
-def _certificate(found: Certificate) -> list[str]:
-    """The sentence of a certificate, and what one should know before shipping the model."""
-    said = [f"certified: {found}" if found.certified else str(found)]
-    said += [f"  {params(found.params, most=1000)}"] if found.certified else []
-    said += [f"warning: {text}" for text in found.warnings]
-    whole = (shown(each, certificates.LONGEST_SENTENCE) for each in said)
-    return [line for each in whole for line in textwrap.wrap(each, _WIDTH, subsequent_indent="  ")]
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -168,7 +161,7 @@ def _version(options: argparse.Namespace) -> None:
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
-    _answer(options, found, *_table(("package", "version"), found.items()))
+    _answer(options, found, *printing.table(("package", "version"), found.items()))
 
 
 def _completion(options: argparse.Namespace) -> None:
@@ -182,60 +175,21 @@ def _list(options: argparse.Namespace) -> None:
     database.check()
     studies = database.studies()
     rows = [(study.name, _moment(study.created), f"{study.events:,}") for study in studies]
-    lines = _table(("study", "created", "events"), rows) if rows else ["no studies"]
+    lines = printing.table(("study", "created", "events"), rows) if rows else ["no studies"]
     _answer(options, [study._asdict() for study in studies], *lines)
 
 
 def _show(options: argparse.Namespace) -> None:
-    _print_study(options, View.read(options.url, options.name), last=options.trials)
-
-
-def _print_study(options: argparse.Namespace, view: View, *, last: int) -> None:
-    identity, ledger, best, trials = view.identity, view.ledger, view.best, len(view.courses)
-    document = (
-        None
-        if not options.json
-        else {
-            "name": view.name,
-            **identity.to_json(),
-            "counts": view.counts,
-            "ended": ledger.ended,
-            "verdicts": [to_json(verdict) for verdict in ledger.verdicts],
-            "certificate": None if view.certificate is None else certificates.to_json(view.certificate),
-            "notes": dict(ledger.later.get(None, {})),
-            "best": None if best is None else asdict(best),
-            "trials": [asdict(record) for record in view.trials],
-        }
-    )
-    asked = goal(identity.problem).replace("≤", "<=").replace("≥", ">=")  # which every terminal has
-    lines = [
-        f"{view.name}: {asked}, seed {identity.seed}",
-        f"{trials} trials: " + ", ".join(f"{n} {status}" for status, n in view.counts.items() if n),
-    ]
-    if best is None:
-        said = " ".join(answer(view))
-        lines += textwrap.wrap(shown(said, certificates.LONGEST_SENTENCE), _WIDTH)
+    view = View.read(options.url, options.name)
+    if options.trial is None:
+        _answer_study(options, view, last=options.trials)
     else:
-        lines.append(f"best: trial {best.number}, step {best.step}: {_metrics(best)}")
-        lines.append(f"      {params(best.params, most=1000)}")
-    if view.certificate is not None:
-        lines += _certificate(view.certificate)
-    elif badge := certificates.badge(view):
-        lines.append(f"      {badge.words}")
-    later = content.later(view)
-    lines += ["measured later:", *(f"  {': '.join(filter(None, line))}" for line in later)] if later else []
-    if ledger.dropped:
-        lines.append(f"repaired: {counted(ledger.dropped, 'event')} were left out")
-    if ledger.ended:
-        lines.append(f"ended: {ledger.ended}")
-    elif ledger.verdicts:
-        lines.append(f"last verdict: {ledger.verdicts[-1].reason}")
-    if last > 0 and trials:
-        records = [ledger.record(number) for number in range(max(trials - last, 0), trials)]
-        feasible = {True: "yes", False: "no", None: "unknown"}
-        rows = [(str(r.number), r.status, feasible[r.feasible], _metrics(r), r.reason) for r in records]
-        lines += _table(("trial", "status", "feasible", "metrics", "reason"), rows)
-    _answer(options, document, *lines)
+        record = printing.trial(view, options.trial)
+        _answer(options, asdict(record), *printing.trial_lines(record))
+
+
+def _answer_study(options: argparse.Namespace, view: View, *, last: int) -> None:
+    _answer(options, printing.study(view) if options.json else None, *printing.study_lines(view, last))
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -339,16 +293,6 @@ def _moment(seconds: float) -> str:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
     except (OverflowError, OSError, TypeError, ValueError):  # by a clock that was wrong
         return "unknown"
-
-
-def _metrics(record: TrialRecord) -> str:
-    return measured(record.metrics.keys(), record.metrics.values(), record.errors)
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    cells = [[shown(cell, 60) for cell in row] for row in (headings, *rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
 
 
 def _answer(options: argparse.Namespace, document: Any, *lines: str) -> None:

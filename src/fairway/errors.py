@@ -29,14 +29,14 @@ class UsageError(FairwayError, ValueError):
 
 
 class StudyFailed(FairwayError):  # noqa: N818 - named after what happened, like KeyboardInterrupt
-    """`optimize` gave up because every trial failed; the last failure is chained.
+    """`optimize` gave up because every trial failed, and chains the last failure; or was asked to raise at the first.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
-    >>> study.optimize(lambda trial: trial.params["y"], trials=10)
+    >>> study.optimize(lambda trial: trial.params["y"], trials=10)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    fairway.errors.StudyFailed: 3 trials failed and none succeeded; the last one: KeyError: 'y'
+    fairway.errors.StudyFailed: 3 trials failed and none succeeded; the last one: KeyError: 'y' (..., line 1, ...
     """
 
 

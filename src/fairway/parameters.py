@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import is_finite, is_number
+from fairway.checks import flag, is_finite, is_number, short
 from fairway.conditions import Function
 from fairway.errors import UsageError
 
@@ -101,7 +101,8 @@ class _Number(Parameter):
         low, high = self.low, self.high
         for bound in (low, high):
             if not isinstance(bound, kind) or not is_finite(bound):
-                raise UsageError(f"{self._name}: bounds must be {what} numbers, not {bound!r}")
+                raise UsageError(f"{self._name}: bounds must be {what} numbers, not {short(bound)}")
+        flag(self.log, f"{self._name}: log")
         if low >= high:
             swapped = f"did you mean {type(self).__name__}({high}, {low})?"
             hint = swapped if low > high else "a constant is not a parameter"
@@ -112,7 +113,7 @@ class _Number(Parameter):
         object.__setattr__(self, "high", plain(high))
         if self.step is not None or isinstance(self, Int):
             if not isinstance(self.step, kind) or not is_finite(self.step) or not self.step > 0:
-                raise UsageError(f"{self._name}: step={self.step!r}: a positive number is expected")
+                raise UsageError(f"{self._name}: step={short(self.step)}: a positive number is expected")
             self._check_cells(self.step)
             object.__setattr__(self, "step", plain(self.step))
 
@@ -128,7 +129,7 @@ class _Number(Parameter):
 
     @property
     def _name(self) -> str:
-        return f"{type(self).__name__}({self.low}, {self.high})"
+        return f"{type(self).__name__}({short(self.low)}, {short(self.high)})"
 
     @property
     def _logs(self) -> tuple[float, float]:
@@ -173,13 +174,15 @@ class Float(_Number):
 
     def check(self, value: object) -> float:
         if not is_number(value) or not self.low <= float(value) <= self.high:
-            raise UsageError(f"{value!r}: a number from {self.low} to {self.high} is expected")
+            raise UsageError(f"{short(value)}: a number from {self.low} to {self.high} is expected")
         x = float(value)
         if self.step is None:
             return x
         snapped = self._value(self._cell(x))
         if abs(snapped - x) > 1e-6 * self.step:
-            raise UsageError(f"{value!r}: a multiple of {self.step} above {self.low} is expected; nearest: {snapped}")
+            raise UsageError(
+                f"{short(value)}: a multiple of {self.step} above {self.low} is expected; nearest: {snapped}"
+            )
         return snapped
 
     def decode(self, u: float) -> Value:
@@ -234,9 +237,9 @@ class Int(_Number):
 
     def check(self, value: object) -> int:
         if not is_number(value) or not float(value).is_integer() or not self.low <= int(value) <= self.high:
-            raise UsageError(f"{value!r}: a whole number from {self.low} to {self.high} is expected")
+            raise UsageError(f"{short(value)}: a whole number from {self.low} to {self.high} is expected")
         if (int(value) - self.low) % self.step:
-            raise UsageError(f"{value!r}: {self.low} plus a multiple of {self.step} is expected")
+            raise UsageError(f"{short(value)}: {self.low} plus a multiple of {self.step} is expected")
         return int(value)
 
     def decode(self, u: float) -> Value:
@@ -277,12 +280,14 @@ class Choice(Parameter):
 
     def __post_init__(self) -> None:
         if isinstance(self.options, str | bytes | Mapping) or not isinstance(self.options, Sequence):
-            raise UsageError(f"Choice({self.options!r}): a list of options is expected, for example Choice(['a', 'b'])")
+            raise UsageError(
+                f"Choice({short(self.options)}): a list of options is expected, for example Choice(['a', 'b'])"
+            )
         object.__setattr__(self, "options", tuple(_plain(option) for option in self.options))
         if not self.options:
             raise UsageError("Choice([]): at least one option is expected")
         if len(self._cells) < len(self.options):
-            raise UsageError(f"Choice({list(self.options)!r}): each option may be listed once")
+            raise UsageError(f"Choice({short(list(self.options))}): each option may be listed once")
 
     @cached_property
     def _cells(self) -> dict[tuple[type, object], int]:
@@ -297,7 +302,7 @@ class Choice(Parameter):
             plain = _plain(value)
             if identity(plain) in self._cells:
                 return plain
-        raise UsageError(f"{value!r}: one of {shortened(self.options)} is expected")
+        raise UsageError(f"{short(value)}: one of {shortened(self.options)} is expected")
 
     def _cell(self, value: Value) -> int:
         return self._cells[identity(value)]
@@ -321,9 +326,11 @@ def _plain(value: object) -> Value:
             break
     else:
         if value is not None:
-            raise UsageError(f"Choice: {value!r}: a JSON scalar is expected; use names and look the objects up by name")
+            raise UsageError(
+                f"Choice: {short(value)}: a JSON scalar is expected; use names and look the objects up by name"
+            )
     if isinstance(value, float) and not math.isfinite(value):
-        raise UsageError(f"Choice: {value!r}: JSON has no such number; use names and look the numbers up by name")
+        raise UsageError(f"Choice: {short(value)}: JSON has no such number; use names and look the numbers up by name")
     return value
 
 

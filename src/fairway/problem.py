@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from fairway.checks import MOST, confidence, is_finite, number
+from fairway.checks import MOST, confidence, is_finite, number, short
 from fairway.errors import UsageError
 from fairway.measured import quantile
 
@@ -32,7 +32,9 @@ class Objective:
     def __post_init__(self) -> None:
         _check_metric(self, self.metric)
         if self.best is not None and not is_finite(self.best):
-            raise UsageError(f"{type(self).__name__}({self.metric!r}, best={self.best!r}): a finite number is expected")
+            raise UsageError(
+                f"{type(self).__name__}({short(self.metric)}, best={short(self.best)}): a finite number is expected"
+            )
         _as_float(self, "best")
 
 
@@ -89,13 +91,13 @@ class Constraint:
         _check_metric(self, self.metric)
         kind = type(self).__name__
         if not is_finite(self.threshold):
-            raise UsageError(f"{kind}({self.metric!r}, {self.threshold!r}): a finite threshold is expected")
+            raise UsageError(f"{kind}({short(self.metric)}, {short(self.threshold)}): a finite threshold is expected")
         if self.scale is not None and not (is_finite(self.scale) and self.scale > 0):
-            raise UsageError(f"{kind}({self.metric!r}): scale={self.scale!r}: a positive number is expected")
+            raise UsageError(f"{kind}({short(self.metric)}): scale={short(self.scale)}: a positive number is expected")
         if self.confidence is not None:
-            confidence(self.confidence, f"{kind}({self.metric!r}): confidence")
+            confidence(self.confidence, f"{kind}({short(self.metric)}): confidence")
         if self.cost is not None:
-            number(self.cost, f"{kind}({self.metric!r}): cost", what=_COST, within=lambda cost: 0 < cost <= MOST)
+            number(self.cost, f"{kind}({short(self.metric)}): cost", what=_COST, within=lambda cost: 0 < cost <= MOST)
         _as_float(self, "threshold", "scale", "confidence", "cost")
 
     @cached_property
@@ -151,18 +153,25 @@ class Problem:
 
     def __post_init__(self) -> None:
         if not isinstance(self.objective, Objective):
-            raise UsageError(f"objective={self.objective!r}: Minimize('metric') or Maximize('metric') is expected")
+            raise UsageError(f"objective={short(self.objective)}: Minimize('metric') or Maximize('metric') is expected")
         given = [self.constraints] if isinstance(self.constraints, Constraint) else self.constraints
         if isinstance(given, str) or not isinstance(given, Iterable):
-            raise UsageError(f"constraints={given!r}: a list of AtMost('metric', limit) or AtLeast(...) is expected")
-        constraints = tuple(given)
+            raise UsageError(
+                f"constraints={short(given)}: a list of AtMost('metric', limit) or AtLeast(...) is expected"
+            )
+        try:
+            constraints = tuple(given)
+        except TypeError:  # an array of no dimension says that it is iterable
+            raise UsageError(f"constraints={short(given)}: a list of AtMost('metric', limit) is expected") from None
         for constraint in constraints:
             if not isinstance(constraint, Constraint):
-                raise UsageError(f"constraints: {constraint!r}: AtMost('metric', limit) or AtLeast(...) is expected")
+                raise UsageError(
+                    f"constraints: {short(constraint)}: AtMost('metric', limit) or AtLeast(...) is expected"
+                )
         object.__setattr__(self, "constraints", constraints)
         for i, metric in enumerate(self.metrics):
             if metric in self.metrics[:i]:
-                raise UsageError(f"two metrics are named {metric!r}: a different name for each is expected")
+                raise UsageError(f"two metrics are named {short(metric)}: a different name for each is expected")
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -184,6 +193,8 @@ _RESERVED = ("step", "checkpoint", "failed")  # arguments of report and tell
 
 def _check_metric(owner: object, metric: object) -> None:
     if not isinstance(metric, str) or not metric:
-        raise UsageError(f"{type(owner).__name__}({metric!r}): the name of a metric is expected")
+        raise UsageError(f"{type(owner).__name__}({short(metric)}): the name of a metric is expected")
     if metric in _RESERVED:
-        raise UsageError(f"{type(owner).__name__}({metric!r}): the name is reserved for an argument of report or tell")
+        raise UsageError(
+            f"{type(owner).__name__}({short(metric)}): the name is reserved for an argument of report or tell"
+        )

@@ -40,6 +40,7 @@ _OTHERS = {
     "history": ("History",),
     "problem": ("Problem",),
     "space": ("Space",),
+    "loading": ("load_study",),
     "study": ("Study",),
     "simulation": ("simulate",),
     "engine.certificate": ("Certificate",),

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fairway.checks import short
 from fairway.conditions import Stored, function_name, holds
 from fairway.errors import UsageError
 from fairway.parameters import Parameter, Value, identity, shortened
@@ -48,7 +49,7 @@ class Space(Mapping[str, Parameter]):
 
     def __init__(self, parameters: Declared) -> None:
         if not isinstance(parameters, Mapping) or not parameters:
-            raise UsageError(f"Space({parameters!r}): a dict of at least one named parameter is expected")
+            raise UsageError(f"Space({short(parameters)}): a dict of at least one named parameter is expected")
         given: Declared = parameters.declared if isinstance(parameters, Space) else parameters
         self.declared: dict[str, tuple[Parameter, ...]] = {name: _declared(name, part) for name, part in given.items()}
         self.names = tuple(self.declared)
@@ -106,7 +107,7 @@ class Space(Mapping[str, Parameter]):
     def _checked(self, params: Mapping[str, object]) -> dict[str, tuple[str, Value]]:
         """The coordinate and the canonical value of each parameter, in the space's order."""
         if not isinstance(params, Mapping):
-            raise UsageError(f"{params!r}: a dict of parameters by name is expected")
+            raise UsageError(f"{short(params)}: a dict of parameters by name is expected")
         unknown = [name for name in params if name not in self.declared]
         if unknown:
             raise UsageError(f"unknown parameter {unknown[0]!r}: the space has {shortened(self.names)}")
@@ -211,7 +212,7 @@ class Space(Mapping[str, Parameter]):
             return {}
         if not isinstance(when, Mapping):
             raise UsageError(
-                f"{name!r}: when={when!r}: a dict such as {{'other': value or list}}, or a function, is expected"
+                f"{name!r}: when={short(when)}: a dict such as {{'other': value or list}}, or a function, is expected"
             )
         condition = {}
         for parent, allowed in when.items():
@@ -220,7 +221,7 @@ class Space(Mapping[str, Parameter]):
             several = isinstance(allowed, Collection) and not isinstance(allowed, str)
             values: Collection[object] = allowed if several else [allowed]  # type: ignore[assignment]
             if not values:
-                raise UsageError(f"{name!r}: when={{{parent!r}: {allowed!r}}}: at least one value is expected")
+                raise UsageError(f"{name!r}: when={{{parent!r}: {short(allowed)}}}: at least one value is expected")
             try:
                 checked = [self._in_some_branch(parent, value) for value in values]
             except UsageError as error:
@@ -261,7 +262,9 @@ def _declared(name: object, part: object) -> tuple[Parameter, ...]:
         raise UsageError(f"Space: the name {name!r}: a non-empty string is expected")
     branches = tuple(part) if isinstance(part, list | tuple) else (part,)
     if not branches or not all(isinstance(branch, Parameter) for branch in branches):
-        raise UsageError(f"Space: {name}={part!r}: a Float, Int or Choice is expected, or a list of them with when=")
+        raise UsageError(
+            f"Space: {name}={short(part)}: a Float, Int or Choice is expected, or a list of them with when="
+        )
     if any(branch.when is None for branch in branches[:-1]):
         raise UsageError(f"Space: {name!r} has a branch without when=, which always holds: put it last")
     return branches

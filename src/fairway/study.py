@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from fairway import hashing
-from fairway.checks import at_least_zero, instance, whole
+from fairway.checks import at_least_zero, instance, short, whole
 from fairway.constraints.rows import group_names, numbered_groups
 from fairway.engine.certification import latest
 from fairway.engine.costs import Costs, costs
 from fairway.engine.events import Enqueued, Searched, Status
 from fairway.engine.frames import Library, frame
+from fairway.engine.glance import glance
 from fairway.engine.identity import Identity
 from fairway.engine.log import Log
 from fairway.engine.measurement import Given
@@ -95,6 +96,9 @@ class Study:
         found = "none" if best is None else f"{objective} {best.metrics[objective]:.4g}"
         return f"Study(trials={len(self.owner.ledger.courses)}, best={found}, seed={self.seed})"
 
+    def _repr_html_(self) -> str:
+        return glance(self.owner, self.name, self.certificate).html()
+
     # What a user does
 
     @overload
@@ -117,7 +121,7 @@ class Study:
         raises `StorageError`, the end is kept: tell the trial again, or just continue, and it is written then.
         """
         if not isinstance(trial, Trial):
-            raise UsageError(f"tell({trial!r}): the Trial that ask() returned is expected")
+            raise UsageError(f"tell({short(trial)}): the Trial that ask() returned is expected")
         if trial.status != "running":
             raise UsageError(f"trial {trial.number} was told already ({trial.status}); a trial is told once")
         if self.owner.running.get(trial.number) is not trial:
@@ -157,13 +161,15 @@ class Study:
         address: str | None = None,
         retry: int | None = None,
         catch: type[Exception] | tuple[type[Exception], ...] = Exception,
+        raise_on_failure: bool = False,
         progress: bool = True,
         callbacks: Sequence[Callback] = (),
     ) -> None:
         """Run this many more trials, or for this many seconds, whichever ends first; both are totals over all workers.
 
         `function` trains in a loop and reports, or returns its metrics (or, without constraints, one number). An
-        exception in `catch` fails its trial and the study continues, unless nothing has ever succeeded. `timeout`,
+        exception in `catch` fails its trial and the study continues, unless nothing has ever succeeded;
+        `raise_on_failure` ends the run with the first one instead, and the study keeps all its trials. `timeout`,
         `trial_timeout` and `check_timeout` (seconds; of the run, a trial, the check of one constraint) end a trial at
         its next report. One that reports nothing for 5 s more, or two of its steps, is killed with its worker, and
         fails; in this process nothing can be killed, and a warning says what the run waits for. When the terminator's
@@ -199,6 +205,7 @@ class Study:
             address=address,
             retry=retry,
             catch=catch,
+            raise_on_failure=raise_on_failure,
             progress=progress,
             callbacks=callbacks,
         )

@@ -34,7 +34,10 @@ from fairway.storage.schema import VERSION
 from tests.conftest import within
 
 SECONDS = 30.0  # that nothing takes
-TABLES = ("fairway_schema", "fairway_study", "fairway_event", "fairway_event", "fairway_event", "fairway_worker")
+TABLES = (
+    *("fairway_schema", "fairway_study", "fairway_worker", "fairway_snapshot"),
+    *["fairway_event"] * 3,
+)
 NAME = "hiring"
 
 
@@ -91,7 +94,8 @@ def run_studies(path):
     study.note(1, later=2.5)
     study.certify(fw.FreshRows(x[600:], truth[600:], groups=group[600:], parity=demographic_parity_difference), train)
     study.enqueue({"weight": 0.25, "kind": "b"})
-    study.ask()
+    study.ask().report(accuracy=0.2, parity=fw.Measured(0.05, error=0.01))
+    study.owner._keep(at_least=1)  # a snapshot, with some events after it
     trial = study.ask()
     trial.report(accuracy=0.25, parity=fw.Measured(0.05, error=0.01))
     study.owner.journal.flush()

@@ -53,7 +53,7 @@ def test_a_trial_shows_its_configuration_its_curve_and_what_came_of_it(browser, 
     draw_all(browser)
     text = browser.find_element(By.TAG_NAME, "main").text
     assert f"{best.params['depth']}" in text
-    assert "stands for the trial" in text
+    assert "best checkpoint" in text
     assert "checks paid" in text
     assert complaints(browser) == []
 

@@ -37,10 +37,10 @@ class TestOpening:
         [
             ({"space": {"y": fw.Float(0, 1)}}, "has another space: x 'Float' there, missing here"),
             ({"objective": fw.Minimize("auc")}, "has another objective: kind 'Maximize' there, 'Minimize' here"),
-            ({"constraints": ()}, r"has another constraints: \['eod'\] there, \[\] here"),
+            ({"constraints": ()}, r"has other constraints: \['eod'\] there, \[\] here"),
             (
                 {"constraints": fw.AtMost("eod", 0.3)},
-                "constraints: threshold 0.25 there, 0.3 here; give this one another name",
+                "other constraints: eod threshold 0.25 there, 0.3 here; give this one another name",
             ),
             ({"seed": 5}, "has seed 3; leave seed out"),
         ],

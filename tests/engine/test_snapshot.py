@@ -17,6 +17,7 @@ from fairway.engine import snapshot, states
 from fairway.engine.course import Course
 from fairway.engine.ledger import Ledger
 from fairway.engine.referee import Referee
+from fairway.errors import StorageError
 from fairway.history import History
 from fairway.report.view import View
 
@@ -119,12 +120,10 @@ LAST = "(SELECT max(position) FROM fairway_event)"
         "UPDATE fairway_snapshot SET body = zeroblob(9) WHERE part = 'columns'",
         "UPDATE fairway_snapshot SET body = CAST('{}' AS BLOB) WHERE part = 'head'",
         "DELETE FROM fairway_snapshot WHERE part = 'trials 0'",
-        f"UPDATE fairway_event SET body = body || ' ' WHERE position = {LAST}",
-        f"DELETE FROM fairway_event WHERE position = {LAST}",
         "DROP TABLE fairway_snapshot",
     ],
 )
-def test_a_snapshot_that_does_not_fit_the_log_is_not_used(tmp_path: Path, harm: str) -> None:
+def test_a_damaged_snapshot_is_not_used(tmp_path: Path, harm: str) -> None:
     path = tmp_path / "study.db"
     study = made(f"sqlite:///{path}")
     run(study, 12)
@@ -135,6 +134,26 @@ def test_a_snapshot_that_does_not_fit_the_log_is_not_used(tmp_path: Path, harm: 
     connection.close()
     assert snapshot.restore(study.log, study.space, study.problem)[1] == 0
     assert View(study.log).trials == study.trials
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        f"UPDATE fairway_event SET body = body || ' ' WHERE position = {LAST}",
+        f"DELETE FROM fairway_event WHERE position = {LAST}",
+    ],
+)
+def test_a_snapshot_of_another_log_is_not_used(tmp_path: Path, harm: str) -> None:
+    path = tmp_path / "study.db"
+    study = made(f"sqlite:///{path}")
+    run(study, 12)
+    keep(study)
+    with sqlite3.connect(path) as connection:
+        connection.execute(harm)
+    connection.close()
+    assert snapshot.restore(study.log, study.space, study.problem)[1] == 0
+    with pytest.raises(StorageError, match="is damaged"):
+        View(study.log)
 
 
 def test_a_snapshot_that_cannot_be_read_leaves_an_empty_ledger_and_referee(tmp_path: Path) -> None:

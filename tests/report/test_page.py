@@ -36,6 +36,19 @@ def scripts_of(page):
     return re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
 
 
+def test_a_failed_trial_is_listed_with_the_line_of_the_users_code(study):
+    def broken(trial):
+        raise ValueError("no such solver")
+
+    study.optimize(broken, trials=1, progress=False)
+    view, at = View(study), f"{__file__}, line {broken.__code__.co_firstlineno + 1}, in broken: raise ValueError"
+    page = data_of(document(view))
+    reasons = [row[[one["label"] for one in page["columns"]].index("reason")] for row in page["rows"]]
+    assert reasons[-2] == "out of memory"
+    assert reasons[-1].startswith(f"ValueError: no such solver ({at}")
+    assert dict(content.trial(view, len(reasons) - 1)["facts"])["raised at"].startswith(at)
+
+
 def test_one_file_holds_everything(study, tmp_path):
     path = tmp_path / "report.html"
     size = write(View(study), path)

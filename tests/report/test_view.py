@@ -143,7 +143,7 @@ def test_a_curve_has_the_errors_of_its_values():
     np.testing.assert_allclose(curve.errors, [[0.02, np.nan]] * 2)
     assert curve.stratum.tolist() == [2, 2]  # its bound is beyond
     (chart,) = one_curve(View(study), 0)
-    stands = [mark for panel in chart.panels for mark in panel.marks if getattr(mark, "name", "").startswith("stands")]
+    stands = [mark for panel in chart.panels for mark in panel.marks if getattr(mark, "name", "") == "best checkpoint"]
     assert [mark.error for mark in stands] == [None, pytest.approx(0.02), None]
     assert stands[1].hover == ["step 1\neod 0.240 ± 0.020"]
 

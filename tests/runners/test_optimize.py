@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import logging
 import math
 
@@ -68,6 +69,41 @@ class TestOptimize:
             == "ZeroDivisionError: division by zero, raised by constraint 'eod' of trial 2 at step 1"
         )
         assert study.trials[2].metrics == {"auc": 0.7, "eod": None}
+
+    @pytest.mark.parametrize("backend", ["thread", "process"])
+    def test_a_failed_trial_says_which_line_of_the_users_code_raised(self, make_study, backend):
+        study = make_study()
+
+        def sometimes(trial):
+            return evaluate(trial) if trial.number != 1 else json.loads("{no json")
+
+        study.optimize(sometimes, trials=3, backend=backend)
+        line = sometimes.__code__.co_firstlineno + 1
+        source = 'return evaluate(trial) if trial.number != 1 else json.loads("{no json")'
+        assert study.trials[1].traceback == f"{__file__}, line {line}, in sometimes: {source}"
+        assert [trial.traceback for trial in (study.trials[0], study.trials[2])] == ["", ""]
+
+    def test_raise_on_failure_ends_the_run_with_the_users_exception(self, make_study):
+        study = make_study()
+
+        def third_fails(trial):
+            if trial.number == 2:
+                raise RuntimeError("no luck")
+            return evaluate(trial)
+
+        with pytest.raises(RuntimeError, match="no luck"):
+            study.optimize(third_fails, trials=10, raise_on_failure=True)
+        assert [trial.status for trial in study.trials] == ["completed", "completed", "failed"]
+        assert study.ended == study.trials[2].reason == "RuntimeError: no luck"
+        study.optimize(evaluate, trials=1, raise_on_failure=True)
+        assert study.trials[3].status == "completed"
+
+    def test_raise_on_failure_names_a_failure_without_an_exception(self, make_study):
+        study = make_study()
+        study.optimize(evaluate, trials=1)
+        with pytest.raises(fw.StudyFailed, match="trial 1 failed: auc is nan at step 1"):
+            study.optimize(lambda trial: {"auc": float("nan"), "eod": 0.1}, trials=9, raise_on_failure=True)
+        assert len(study.trials) == 2
 
     def test_a_function_that_never_works_is_given_up_on(self, make_study):
         study = make_study()

@@ -310,6 +310,28 @@ def test_a_child_that_the_function_forks_does_not_become_a_worker(make_study, tm
             time.sleep(0.02)
 
 
+def test_a_child_that_reports_hangs_nobody(make_study):
+    def forks(trial):
+        for step in trial.steps(30):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)  # ends a child that hangs
+                try:
+                    trial.report(auc=0.9, eod=lambda: 0.1)
+                except fw.UsageError:
+                    os._exit(7)
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+            trial.report(auc=step / 100, eod=lambda: 0.1)
+
+    study = make_study(fw.Never(interval=1))
+    with within(120):
+        study.optimize(forks, trials=4, workers=2, check_timeout=30.0)
+    check(study, 4)
+    assert study.counts["completed"] == 4
+    assert study.best.metrics["auc"] == 0.3
+
+
 def is_alive(process):
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

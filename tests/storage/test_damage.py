@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -60,6 +61,26 @@ def test_two_owners_append_to_one_chain(url):
     for study in (one, other, one, one, other):
         study.tell(study.ask(), auc=0.5, eod=0.1)
     assert inspect(url, "credit").damage == []
+
+
+def test_a_study_that_is_being_written_is_not_taken_for_damaged(url):
+    study, stop = open_study(url), threading.Event()
+
+    def write():
+        while not stop.is_set():
+            study.log.append([Ended("again", 0.0)])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        log = Database(url, reading=True).log("credit", create=False)
+        for _ in range(15):
+            assert inspect(url, "credit").damage == []
+            log.summary()
+            log.read()
+    finally:
+        stop.set()
+        writer.join()
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ _BLOCKS = 5
 _MEDIAN_ERROR = 0.54  # of five normal values, sd(median) / E(b_4 - b_2) = 0.536 / 0.990
 _CALLS = 30  # at least, over all blocks
 _WARM_UP = 3
-_LONGEST = 3600.0  # seconds
+_LONGEST = 3600.0
+_SECONDS = f"a positive number of seconds, at most {_LONGEST:g},"
 _LARGEST = 100_000
 _SLICES = 256  # batches to cut at most, since each is a copy
 
@@ -51,7 +52,7 @@ def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None 
     True
     """
     fraction(quantile, "quantile", ends=(0, 1))
-    number(seconds, "seconds", what=f"a positive number up to {_LONGEST:g}", within=lambda given: 0 < given <= _LONGEST)
+    number(seconds, "seconds", what=_SECONDS, within=lambda given: 0 < given <= _LONGEST)
     predict = getattr(model, "predict", model)
     if not callable(predict):
         raise UsageError(f"model={short(model)}: an object with a predict method, or a function of rows, is expected")

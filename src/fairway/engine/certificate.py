@@ -12,6 +12,7 @@ from fairway.engine.course import Course
 from fairway.evidence import Decisions, Evidence, from_json, rows_needed
 from fairway.evidence.decisions import digest
 from fairway.problem import Constraint, Problem
+from fairway.tables import Table
 from fairway.text import beside, confidence, counted, limit_in_words, named, number, percent
 
 _FAR = 2.0  # a share of positive decisions above so many times the base rate, or below that part of it, is told
@@ -151,6 +152,25 @@ class Certificate:
 
     def __str__(self) -> str:
         return self._granted() if self.certified else self._refused()
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                each.constraint.metric,
+                limit_in_words(each.constraint),
+                beside(each.value, each.constraint.threshold),
+                f"{each.evidence.rows:,}" if each.evidence.rows else "",
+                f"{each.p_value:.2g}",
+            )
+            for each in self.findings
+        ]
+        about = "about " if self.approximate else ""
+        title = (
+            f"{'certified' if self.certified else 'not certified'} at {about}{confidence(self.confidence)} confidence"
+        )
+        title += f": trial {self.number}, step {self.step}"
+        columns = ("metric", "limit", "on fresh rows", "rows", f"p-value (at most {number(self.level)} passes)")
+        return Table(title, rows, columns, " ".join([str(self), *(f"Warning: {one}." for one in self.warnings)])).html()
 
     def _granted(self) -> str:
         limits = " and ".join(

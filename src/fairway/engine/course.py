@@ -43,6 +43,12 @@ class Course:
     check_ns: int = 0
     checks: int = 0  # constraints paid for
     saved: int = 0  # constraints offered and not called
+    traceback: str = ""  # where it raised, a line for each of the user's frames
+
+    @property
+    def raised_at(self) -> str:
+        """The line of the user's code that raised; empty if none did."""
+        return self.traceback.rpartition("\n")[2]
 
 
 def with_reports(problem: Problem, course: Course, batch: Reported) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from fairway.engine.clock import Clock
 from fairway.engine.decision import Decision
 from fairway.engine.durability import REPORT_NS
 from fairway.engine.events import ABSENT, SAVED, Status
+from fairway.engine.forks import disowned_by_children
 from fairway.engine.measurement import Given, Observation, Report, Spread
 from fairway.engine.payment import is_due
 from fairway.engine.referee import Referee
@@ -80,6 +81,8 @@ class Driver:
         self._awaiting: Report | None = None  # the report to check when training ends, unless a better one comes
         self._paying = False  # inside a constraint's callable
         self._mark = clock.ns()  # since then the trial trains
+        self._forked = False  # this is a copy, in a child of its process
+        disowned_by_children(self)
 
     # What is known of it
 
@@ -258,6 +261,12 @@ class Driver:
             )
         return ("stopped", self.reason) if self.reason else ("completed", "")
 
+    def disown(self) -> None:
+        """In a forked child: end the loop over its steps, and refuse what it reports, which nobody would hear of."""
+        if self.status == "running":
+            self._forked, self.on_check = True, None
+            self.cut("it runs in the process that forked this one")
+
     def refuse_in_check(self) -> None:
         """Raise a sentence inside a constraint's callable, which may neither report nor tell."""
         if self._paying:
@@ -267,6 +276,8 @@ class Driver:
 
     def refuse_reports(self) -> NoReturn:
         """Say why no report is taken."""
+        if self._forked:
+            raise UsageError(f"trial {self.number} runs in the process that forked this one: report and tell it there")
         self.refuse_in_check()
         if self.status != "running":
             raise UsageError(f"trial {self.number} was told already ({self.status}); it takes no more reports")

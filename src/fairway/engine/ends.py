@@ -19,6 +19,7 @@ class End:
     write: Callable[[], object]  # tries again
     notes: Mapping[str, Any] = field(default_factory=dict)
     rows: Reported | None = None  # the last reports, which go with it
+    traceback: str = ""  # where it raised
     told: Told | None = None  # once that was tried: it may be in the log, so its act stays taken
 
 

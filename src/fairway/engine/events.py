@@ -130,6 +130,7 @@ class Told:
     revived: bool = False  # it is the second end of a trial that was given up: see `Revived`
     means: Mapping[int, float] = field(default_factory=dict)  # the objective after so many folds, with others to come
     notes: Mapping[str, Any] = field(default_factory=dict)
+    traceback: str = ""  # where the user's code raised, a line for each frame; empty in older logs
 
 
 @dataclass(frozen=True, slots=True)

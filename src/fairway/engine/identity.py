@@ -77,9 +77,8 @@ class Identity:
                 there, here = _lasting(there), _lasting(here)
             difference = _difference(there, here)
             if difference:
-                raise UsageError(
-                    f"the study in this storage has another {part}: {difference}; give this one another name"
-                )
+                other = "other constraints" if part == "constraints" else f"another {part}"
+                raise UsageError(f"the study in this storage has {other}: {difference}; give this one another name")
 
 
 def _lasting(part: Any) -> Any:
@@ -98,8 +97,15 @@ def _difference(there: Any, here: Any, path: str = "") -> str:
                 return found
         return ""
     if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
-        return next(filter(None, (_difference(*pair, path) for pair in zip(there, here, strict=True))), "")
+        pairs = [(one, other, f"{path}{_metric(one, other)}") for one, other in zip(there, here, strict=True)]
+        return next(filter(None, (_difference(*pair) for pair in pairs)), "")
     return "" if there == here else f"{path}{_short(there)} there, {_short(here)} here"
+
+
+def _metric(there: Any, here: Any) -> str:
+    """The metric of two constraints that differ in something else, and a space."""
+    metrics = [each.get("metric") if isinstance(each, dict) else None for each in (there, here)]
+    return f"{metrics[0]} " if metrics[0] is not None and metrics[0] == metrics[1] else ""
 
 
 def _short(value: Any) -> str:

@@ -35,6 +35,7 @@ from fairway.engine.events import (
 )
 from fairway.engine.record import TrialRecord, named_errors
 from fairway.engine.revival import GivenUp, Lost
+from fairway.engine.soundness import refuse_other_constraints
 from fairway.errors import StorageError, UsageError
 from fairway.feasibility import Checkpoint
 from fairway.history import Columns, History
@@ -192,8 +193,7 @@ class Ledger:
     def _reported(self, event: Reported, summed: Mapping[str, Any] | None) -> None:
         if event.number >= len(self.courses):
             raise StorageError(f"the log reports for trial {event.number}, which was never asked for: it is damaged")
-        if event.values.shape[1] != len(self._problem.constraints):
-            raise StorageError(f"the log reports other constraints for trial {event.number}: it is damaged")
+        refuse_other_constraints(event, len(self._problem.constraints))
         course = self.running.get(event.number) or self.given_up.course(event.number)
         if course is None:
             return
@@ -220,8 +220,7 @@ class Ledger:
         return self._problem.objective.sign * one[1].objective, one[0], one[1].step
 
     def _told(self, event: Told) -> None:
-        if not all(self._is_complete(one) for one in (event.checkpoint, event.peak, event.late)):
-            raise StorageError(f"the log ends trial {event.number} with other constraints: it is damaged")
+        refuse_other_constraints(event, len(self._problem.constraints))
         course = self.running.pop(event.number, None)
         if course is None and event.revived and self.given_up.course(event.number) is not None:
             return  # too late: its configuration ran again
@@ -229,7 +228,7 @@ class Ledger:
             raise StorageError(f"the log ends trial {event.number}, which is not running: it is damaged")
         as_it_ran = None if event.worker == course.worker else copy.copy(course)
         course.status, course.reason, course.notes = event.status, event.reason, {**course.notes, **event.notes}
-        course.ended = event.at
+        course.ended, course.traceback = event.at, event.traceback
         older = {"means": course.means, "late": course.late, "last_step": course.last_step}  # in its reports alone
         for name in _SUMS:
             setattr(course, name, getattr(event, name) or older.get(name, getattr(event, name)))
@@ -259,11 +258,6 @@ class Ledger:
         self.courses.end(event.number)
         self._count(course, 1)
         self.last_at = max(self.last_at, event.at)
-
-    def _is_complete(self, checkpoint: Checkpoint | None) -> bool:
-        """Whether a checkpoint has a value for each constraint, and an error for each or none at all."""
-        m = len(self._problem.constraints)
-        return checkpoint is None or len(checkpoint.values) == m and len(checkpoint.errors) in (0, m)
 
     def _revived(self, event: Revived) -> None:
         """Take back that a trial was given up; it runs, until the event after this."""
@@ -342,4 +336,5 @@ class Ledger:
             training_seconds=course.train_ns / 1e9,
             check_seconds=course.check_ns / 1e9,
             notes=dict(course.notes),
+            traceback=course.traceback,
         )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from fairway import feasibility
+from fairway.checks import short
 from fairway.errors import UsageError
 from fairway.folds import Folds
 from fairway.measured import Measured
@@ -78,7 +79,7 @@ def number(problem: Problem, name: str, given: Any) -> float:
             return float(given)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise UsageError(f"metric {name!r} is {repr(given)[:60]}: a number is expected") from None
+    raise UsageError(f"metric {name!r} is {short(given)}: a number is expected") from None
 
 
 def measured(problem: Problem, constraint: Constraint, given: Any) -> tuple[float, float | None]:
@@ -101,7 +102,7 @@ def measured(problem: Problem, constraint: Constraint, given: Any) -> tuple[floa
         )
     if constraint.confidence:
         raise UsageError(
-            f"metric {constraint.metric!r} is {repr(given)[:60]}, but its constraint has "
+            f"metric {constraint.metric!r} is {short(given)}, but its constraint has "
             f"confidence={constraint.confidence:g}: return fw.Measured(value, error=...), or leave the confidence out"
         )
     return value, None
@@ -131,7 +132,7 @@ def joined(problem: Problem, metrics: Mapping[str, Given] | None, named: dict[st
     """The metrics of a mapping and those given by name, together."""
     if not isinstance(metrics, Mapping):
         example = f"{problem.objective.metric}=0.8"
-        raise UsageError(f"{metrics!r} came as metrics: they are given by name, as in {example}")
+        raise UsageError(f"{short(metrics)} came as metrics: they are given by name, as in {example}")
     twice = [name for name in metrics if name in named]
     if twice:
         raise UsageError(f"metric {twice[0]!r} came twice, in the mapping and by name")

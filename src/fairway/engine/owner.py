@@ -134,16 +134,17 @@ class Owner:
 
     # Telling
 
-    def close(self, trial: Trial, status: Status, reason: str) -> bool:
+    def close(self, trial: Trial, status: Status, reason: str, traceback: str = "") -> bool:
         """Write that a trial of this process ended, and only then forget it: a write that fails is kept in `ends`.
 
-        False if somebody else ended it before.
+        `traceback` says where it raised. False if somebody else ended it before.
         """
         driver, number = trial.driver, trial.number
         with self.journal.turn():
             if self.running.get(number) is not trial:
                 raise UsageError(f"trial {number} was told already ({trial.status}); a trial is told once")
-            end = End(status, reason, partial(self.close, trial, status, reason), driver.notes)
+            write = partial(self.close, trial, status, reason, traceback)
+            end = End(status, reason, write, driver.notes, traceback=traceback)
             end = self.ends.setdefault(number, end)
             self.journal.catch_up()
             written = self._has_ended(number)
@@ -258,7 +259,8 @@ class Owner:
         return written
 
     def _told(self, number: int, end: End, act: int) -> Told:
-        return Told(number, end.status, end.reason, self.clock.at(), self.referee.worker, act, notes=end.notes)
+        by = self.clock.at(), self.referee.worker, act
+        return Told(number, end.status, end.reason, *by, notes=end.notes, traceback=end.traceback)
 
     def _write(
         self,

@@ -10,6 +10,8 @@ from fairway.engine.events import Status
 from fairway.feasibility import Checkpoint
 from fairway.problem import Problem
 from fairway.space import Space
+from fairway.tables import Table, group, metric_rows, param_rows
+from fairway.text import counted
 
 
 class Best(NamedTuple):
@@ -23,6 +25,10 @@ class Best(NamedTuple):
     >>> study.optimize(lambda trial: trial.params["x"] ** 2, trials=3)
     >>> study.best.number, study.best.params
     (1, {'x': 0.0261884112})
+    >>> print(study.best)
+    trial 1, step 1
+    metric     loss  0.0006858
+    parameter  x     0.0261884112
     """
 
     number: int
@@ -30,6 +36,16 @@ class Best(NamedTuple):
     params: Mapping[str, Any]
     metrics: Mapping[str, float | None]
     errors: Mapping[str, float]
+
+    def __str__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+    def _table(self) -> Table:
+        rows = metric_rows(self.metrics, self.errors) + param_rows(self.params)
+        return Table(f"trial {self.number}, step {self.step}", rows)
 
 
 @dataclass(frozen=True)
@@ -44,6 +60,7 @@ class TrialRecord:
 
     `step` and `metrics` are those of the checkpoint that stands for it: its best feasible one; else the least violating
     measured one; else the best by objective, its constraints unknown (None). `feasible` is None while unknown.
+    `traceback` says where your code raised, a line for each of its frames: file, line, function and source.
     """
 
     number: int
@@ -58,11 +75,20 @@ class TrialRecord:
     training_seconds: float
     check_seconds: float
     notes: Mapping[str, Any]
+    traceback: str = ""
 
     @property
     def partial(self) -> bool:
         """Whether it was ended before it was done: by the stopper or by a timeout."""
         return self.status == "stopped"
+
+    def _repr_html_(self) -> str:
+        outcome = [("feasible", {True: "yes", False: "no", None: "unknown"}[self.feasible])]
+        outcome += [("reason", self.reason)] if self.reason else []
+        notes = [(name, str(note)) for name, note in self.notes.items()]
+        rows = metric_rows(self.metrics, self.errors) + param_rows(self.params)
+        rows += group("outcome", outcome) + group("note", notes)
+        return Table(f"trial {self.number}, {self.status} after {counted(self.steps, 'step')}", rows).html()
 
     def row(
         self, space: Space, problem: Problem, *, errors: Collection[str] = (), notes: Collection[str] = ()

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from fairway import feasibility
 from fairway.engine import payment
 from fairway.engine.events import ABSENT, SAVED, Reported, Told
+from fairway.engine.forks import disowned_by_children
 from fairway.engine.measurement import Observation, Report, Spread
 from fairway.engine.payment import Pace
 from fairway.engine.steadiness import Steadiness
@@ -62,6 +63,7 @@ class Referee:
         self._reads_clock = stopper.interval == "adaptive"  # otherwise a step costs STEP, and a check what is declared
         self._declared = [round((constraint.cost or 0.0) * STEP) for constraint in problem.constraints]
         self.lock = threading.RLock()  # trials of several threads may share a referee
+        disowned_by_children(self)
         self.worker = worker
         self.acts = 0  # own acts so far: begin, commit, rule and finish are one each
         self.seen = 0  # the log position up to which others' events are replayed
@@ -86,6 +88,11 @@ class Referee:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, lock=threading.RLock())
+        disowned_by_children(self)
+
+    def disown(self) -> None:
+        """Free the lock in a forked child, where whoever held it is gone."""
+        self.lock._at_fork_reinit()  # type: ignore[attr-defined]  # noqa: SLF001 - what logging does with its own
 
     def replica(self, worker: int, seen: int) -> Referee:
         """One for another worker, which starts from all that this one knows."""

@@ -50,6 +50,17 @@ def fitting(event: Any) -> Iterator[None]:
         ) from error
 
 
+def refuse_other_constraints(event: Any, m: int) -> None:
+    """Make sure that the reports or the end of a trial have a value for each of m constraints."""
+    if hasattr(event, "values"):
+        right = event.values.shape[1] == m
+    else:
+        ends = [one for one in (event.checkpoint, event.peak, event.late) if one is not None]
+        right = all(len(one.values) == m and len(one.errors) in (0, m) for one in ends)
+    if not right:
+        raise StorageError(f"the log has other constraints for trial {event.number}: it is damaged")
+
+
 def _check_columns(event: Any) -> None:
     n = len(event.step)
     for name in ("acts", "step", "objective", "train_ns"):

@@ -14,6 +14,7 @@ from fairway.engine.measurement import Given
 from fairway.engine.typed import TypedParams
 from fairway.errors import UsageError
 from fairway.problem import Problem
+from fairway.tables import Table, param_rows
 
 
 class Trial(TypedParams):
@@ -44,6 +45,11 @@ class Trial(TypedParams):
 
     def __repr__(self) -> str:
         return f"Trial(number={self.number}, params={self.params}, status={self.status!r})"
+
+    def _repr_html_(self) -> str:
+        total = "" if self.total is None else f" of {self.total:,}"
+        title = f"trial {self.number}, {self.status}, step {self.last_step:,}{total}"
+        return Table(title, param_rows(self.params)).html()
 
     @property
     def status(self) -> Status:

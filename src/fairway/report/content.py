@@ -56,7 +56,7 @@ def _columns(view: View) -> list[_Column]:
         _Column("checks paid", "count", lambda _, course: course.checks or None),
         _Column("training (s)", "number", lambda _, course: _cell(course.train_ns / 1e9) or None),
         _Column("checks (s)", "number", lambda _, course: _cell(course.check_ns / 1e9) or None),
-        _Column("reason", "text", lambda _, course: shown(course.reason, _TEXT) or None),
+        _Column("reason", "text", lambda _, course: _why(course) or None),
         _Column("notes", "text", lambda _, course: shown(_notes(course), _TEXT) or None),
     ]
     return [column._replace(label=shown(column.label, _CELL)) for column in columns]
@@ -180,6 +180,7 @@ def trial(view: View, number: int) -> dict[str, Any]:
     facts = [
         ("status", course.status),
         ("reason", shown(course.reason, 4000)),
+        ("raised at", "\n".join(shown(line, 400) for line in course.traceback.splitlines()[:20])),
         ("constraints", None if stratum is None or not view.problem.constraints else STRATA[stratum]),
         *numbers,
         ("steps planned", course.total),
@@ -211,6 +212,12 @@ def algorithms(view: View) -> str:
     named = ((part, view.config.get(part)) for part in ("sampler", "stopper", "terminator"))
     kinds = ((part, kind.get("kind", "") if isinstance(kind, dict) else kind) for part, kind in named)
     return ", ".join([*(f"{part} {shown(kind, _CELL)}" for part, kind in kinds if kind), f"seed {view.identity.seed}"])
+
+
+def _why(course: Course) -> str:
+    """The reason of a trial's end, with the line of the user's code that raised."""
+    reason = shown(course.reason, _TEXT)
+    return f"{reason} ({shown(course.raised_at, _TEXT)})" if course.raised_at else reason
 
 
 def _cell(value: Any) -> Any:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import fairway as fw
-from fairway.report import content, files, templates
+from fairway.errors import UsageError
+from fairway.report import content, files, pdf, templates
 from fairway.report.plots import drawn
 from fairway.report.view import View
 
@@ -24,7 +25,9 @@ _POLICY = (
 
 
 def write(view: View, path: str | Path) -> int:
-    """Write the report of a study to a file; returns its size in bytes.
+    """Write the report of a study to a file, by its ending: .html, or .pdf; returns its size in bytes.
+
+    A PDF is printed by Chromium or Chrome, if one is on this machine.
 
     >>> import tempfile
     >>> import fairway as fw
@@ -36,7 +39,11 @@ def write(view: View, path: str | Path) -> int:
     ...     page.write(View(study), f"{folder}/report.html") > 1_000_000
     True
     """
-    return files.write(path, document(view).encode())
+    kind = Path(path).suffix.lower()
+    if kind not in (".html", ".htm", ".pdf"):
+        raise UsageError(f"{str(path)!r}: a name that ends in .html or .pdf is expected")
+    text = document(view)
+    return files.write(path, pdf.printed(text) if kind == ".pdf" else text.encode())
 
 
 def document(view: View) -> str:

@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from fairway.checks import flag, whole
+from fairway.checks import flag, short, whole
 from fairway.engine.interrupts import uninterrupted
 from fairway.engine.owner import Owner
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.runners.callbacks import Callback, calling, check_callbacks
-from fairway.runners.evaluate import describe, evaluate
+from fairway.runners.evaluate import describe, evaluate, traced
 from fairway.runners.limits import Watch, speaking_up
 from fairway.runners.progress import show
 from fairway.runners.run import Hand, Outcome, Run, write_down
@@ -40,13 +40,13 @@ def run(
 ) -> None:
     """What `Study.optimize` does; `limits` are the arguments of `Run`, and `study` is what callbacks are passed."""
     if not callable(function):
-        raise UsageError(f"optimize({function!r}): a function that takes a trial is expected")
+        raise UsageError(f"optimize({short(function)}): a function that takes a trial is expected")
     this = Run(owner, **limits)
     flag(progress, "progress")
     check_callbacks(callbacks)
     workers = whole(workers, "workers")
-    if backend not in (None, "process", "thread", "ray"):
-        raise UsageError(f"backend={backend!r}: 'process', 'thread' or 'ray' is expected")
+    if not isinstance(backend, str | None) or backend not in (None, "process", "thread", "ray"):
+        raise UsageError(f"backend={short(backend)}: 'process', 'thread' or 'ray' is expected")
     if backend != "ray" and (resources is not None or address is not None):
         raise UsageError("resources= and address= are for backend='ray'")
     workers = workers if this.trials is None else min(workers, this.trials)
@@ -121,10 +121,10 @@ class LocalHand(Hand):
         except BaseException as error:
             if trial is None:
                 raise
-            why = "interrupted" if isinstance(error, KeyboardInterrupt) else this.ending or describe(error)
+            cut = "interrupted" if isinstance(error, KeyboardInterrupt) else this.ending
             with uninterrupted():
                 if trial.status == "running":
-                    write_down(owner.close, trial, "failed", why)
+                    write_down(owner.close, trial, "failed", cut or describe(error), "" if cut else traced(error))
             if this.ending:
                 return Outcome(trial.number, failed=True)
             return Outcome(trial.number, failed=True, error=error, caught=isinstance(error, this.catch))

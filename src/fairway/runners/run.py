@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from fairway.checks import whole
+from fairway.checks import flag, short, whole
 from fairway.engine.owner import Owner
 from fairway.errors import FairwayError, SpaceExhausted, StudyFailed, UsageError
 from fairway.logs import logger
@@ -91,6 +91,7 @@ class Run:
         check_timeout: float | None,
         retry: int | None,
         catch: type[Exception] | tuple[type[Exception], ...],
+        raise_on_failure: bool,
     ) -> None:
         if trials is None and timeout is None:
             raise UsageError("optimize: say when to end, with trials=, timeout= or both")
@@ -102,7 +103,9 @@ class Run:
         self.retry_late = asked or 0  # or that was killed past its time
         self.catch = catch if isinstance(catch, tuple) else (catch,)
         if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in self.catch):
-            raise UsageError(f"catch={catch!r}: an exception class or a tuple of them is expected")
+            raise UsageError(f"catch={short(catch)}: an exception class or a tuple of them is expected")
+        flag(raise_on_failure, "raise_on_failure")
+        self._raise_on_failure = raise_on_failure
         self._owner = owner
         self._lock = threading.Lock()
         self._begun = self._done = self._failed = 0
@@ -169,8 +172,9 @@ class Run:
     def _count(self, outcome: Outcome) -> None:
         """Count a trial; raise an error that ends the run.
 
-        A `UsageError` ends it while nothing has succeeded, and after that fails its trial like any other error; any
-        other error of fairway, such as a log that cannot be written, always ends it.
+        With `raise_on_failure` that is the first failure. Otherwise a `UsageError` ends it while nothing has succeeded,
+        and after that fails its trial like any other error; any other error of fairway, such as a log that cannot be
+        written, always ends it.
         """
         self.on_trial_end(outcome.number)
         with self._lock:
@@ -187,17 +191,19 @@ class Run:
         self._doubts.look(done)
         if not outcome.failed:
             self._judge.ask(self._owner)
-        error = outcome.error
+        error, course = outcome.error, self._owner.ledger.courses[outcome.number]
+        at = f" ({course.raised_at})" if course.raised_at else ""
         if error is not None:
             fatal = isinstance(error, FairwayError) and (not isinstance(error, UsageError) or not succeeded)
-            if fatal or not outcome.caught:
+            if fatal or not outcome.caught or self._raise_on_failure:
                 raise error
-            logger.warning("trial %d failed: %s", outcome.number, describe(error))
+            logger.warning("trial %d failed: %s%s", outcome.number, describe(error), at)
             logger.debug("where trial %d failed", outcome.number, exc_info=error)
         if hopeless and not self.ending:
             how = "1 trial failed" if failed == 1 else f"{failed} trials failed"
-            why = self._owner.ledger.courses[outcome.number].reason
-            raise StudyFailed(f"{how} and none succeeded; the last one: {why}") from error
+            raise StudyFailed(f"{how} and none succeeded; the last one: {course.reason}{at}") from error
+        if outcome.failed and self._raise_on_failure and not outcome.cut and not self.ending:
+            raise StudyFailed(f"trial {outcome.number} failed: {course.reason}")
 
 
 def write_down(write: Callable[..., object], *what: Any) -> None:

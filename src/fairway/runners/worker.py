@@ -31,7 +31,7 @@ from fairway.engine.events import Reported, Status, Told
 from fairway.engine.referee import Referee
 from fairway.engine.trial import Trial
 from fairway.parameters import Value
-from fairway.runners.evaluate import describe, evaluate
+from fairway.runners.evaluate import describe, evaluate, traced
 
 _GRACE_SECONDS = 5.0  # for cleaning up, once the owner is gone
 
@@ -141,17 +141,19 @@ class _Worker:
         trial = Trial(begin.number, begin.params, seed=begin.seed, driver=driver)
         self._batch = driver.batch
         status: Status
-        error, trace, caught = b"", "", False
+        error, trace, where, caught = b"", "", "", False
         try:
             status, reason = evaluate(self._function, trial)
         except KeyboardInterrupt:
             raise
         except BaseException as problem:  # noqa: BLE001 - the owner decides which ones end the study
             status, reason, error, trace = "failed", describe(problem), _packed(problem), traceback.format_exc()
+            where = traced(problem)
             caught = isinstance(problem, self._catch)
         with referee.lock:
             rows, self._batch = driver.batch.event(), None
-            told = Told(begin.number, status, reason, clock.at(), referee.worker, referee.acts + 1, notes=driver.notes)
+            by = clock.at(), referee.worker, referee.acts + 1
+            told = Told(begin.number, status, reason, *by, notes=driver.notes, traceback=where)
         driver.status = status
         self._done.put(Done(rows, told, error, trace, caught))
         return told
@@ -216,6 +218,6 @@ def _packed(error: BaseException) -> bytes:
     try:
         packed: bytes = cloudpickle.dumps(error)
         pickle.loads(packed)  # noqa: S301 - our own
-    except Exception:  # noqa: BLE001 - whatever the user's exception raises when it is built
+    except (Exception, SystemExit):  # noqa: BLE001 - whatever the user's exception raises when it is built
         return b""
     return packed

@@ -36,6 +36,10 @@ _TIMEOUTS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}  # a server that 
 _EXPECTED = "sqlite:///file.db or postgresql://user@host/database is expected"
 
 
+ADVICE = "; `fairway verify` lists what is, `fairway repair` keeps the rest"
+"""What to do about damage."""
+
+
 class Damaged(StorageError):  # noqa: N818 - named after what happened
     """What was read is not what was written."""
 
@@ -105,9 +109,7 @@ class Access:
 
     def damaged(self, what: str) -> Damaged:
         """The error that says what is damaged, and what to do."""
-        return Damaged(
-            f"{self.shown} is damaged: {what}; `fairway verify` lists what is, `fairway repair` keeps the rest"
-        )
+        return Damaged(f"{self.shown} is damaged: {what}{ADVICE}")
 
     def stay(self) -> None:
         """Refuse any other file of the same name from now on."""
@@ -157,6 +159,13 @@ class Access:
         self._look()
         with self.talking("read"), self.engine.connect() as connection:
             yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sa.Connection]:
+        """A connection to read from, to which nothing changes while it is used; with SQLite each is one."""
+        with self.reading() as connection:
+            how = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+            yield connection.execution_options(**how)
 
     @contextmanager
     def writing(self, *, durable: bool = False) -> Iterator[sa.Connection]:

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from fairway.engine.events import Event, claim
 from fairway.errors import UsageError
 from fairway.storage import schema
-from fairway.storage.access import Access, Damaged
+from fairway.storage.access import ADVICE, Access, Damaged
 from fairway.storage.chain import Row, checksum, links, study_checksum
 from fairway.storage.sql import Database
 
@@ -54,15 +54,16 @@ def inspect(url: str, name: str, tracked: Tracked[Any] = lambda items, _: items)
     try:
         version = Database(url, reading=True).version
     except Damaged as error:
-        around.append(str(error))
+        around.append(str(error).removesuffix(ADVICE))
         with access.talking("read"):
             version = schema.shape([each["name"] for each in sa.inspect(access.engine).get_columns(schema.event.name)])
     try:
         access.check_file()
     except Damaged as error:
-        around.append(str(error))
-    study, length = _study(access, name, version, around)
-    rows = _rows(access, study, version, around)
+        around.append(str(error).removesuffix(ADVICE))
+    with access.snapshot() as connection:  # others may be writing
+        study, length = _study(connection, access.shown, name, version, around)
+        rows = _rows(connection, study, version, around)
     end = 2 * len(rows) + 10  # a position beyond is damaged, or hardly anything is left
     numbered = {row.position: row for row in rows if type(row.position) is int and 0 <= row.position < end}
     odd = [row for row in rows if numbered.get(row.position) is not row]
@@ -76,44 +77,41 @@ def inspect(url: str, name: str, tracked: Tracked[Any] = lambda items, _: items)
     return Inspection(name, version >= schema.CHECKSUMS, found, around, cut)
 
 
-def _study(access: Access, name: str, version: int, around: list[str]) -> tuple[int, Any]:
+def _study(connection: sa.Connection, url: str, name: str, version: int, around: list[str]) -> tuple[int, Any]:
     """The number and the length of a study; one whose row is damaged or gone is found if nothing else can be meant."""
     study, event = schema.study.c, schema.event.c
     own = study.checksum if version >= schema.CHECKSUMS else sa.null()
-    orphans = sa.select(event.study).where(event.study.not_in(sa.select(study.id))).distinct().limit(9)
-    with access.reading() as connection:
-        rows = connection.execute(sa.select(study.id, study.name, study.created, study.length, own)).all()
-        lost = connection.execute(orphans).scalars().all()
+    rows = connection.execute(sa.select(study.id, study.name, study.created, study.length, own)).all()
     damaged = [row for row in rows if version >= schema.CHECKSUMS and row[4] != study_checksum(row[1], row[2])]
     named = [row for row in rows if row[1] == name]
     for row in named or (damaged if len(damaged) == 1 else []):
         if row in damaged:
             around.append(f"the row of the study {str(row[1])[:80]!r} does not match its checksum")
         return row[0], row[3]
+    orphans = sa.select(event.study).where(event.study.not_in(sa.select(study.id))).distinct().limit(2)
+    lost = connection.execute(orphans).scalars().all()
     if len(lost) == 1:
         around.append(f"the row of the study is gone; its events may be those of study number {lost[0]!r}")
         return lost[0], None
     known = ", ".join(repr(row[1]) for row in rows[:8]) or "none"
-    raise UsageError(f"{access.shown} has no study {name!r}; it has {known}")
+    raise UsageError(f"{url} has no study {name!r}; it has {known}")
 
 
-def _rows(access: Access, study: int, version: int, around: list[str]) -> list[Row]:
+def _rows(connection: sa.Connection, study: int, version: int, around: list[str]) -> list[Row]:
     """The rows of a study, as many as can be read: past a damaged page, from the other end."""
-    if not access.is_sqlite:
+    if connection.dialect.name != "sqlite":
         query = sa.select(*schema.columns(version)).where(schema.event.c.study == study)
-        with access.reading() as connection:
-            return [Row(*row) for row in connection.execute(query)]
+        return [Row(*row) for row in connection.execute(query)]
     names = ", ".join(str(column) for column in schema.columns(version))
+    rows = f"SELECT {names}, rowid FROM fairway_event NOT INDEXED WHERE study = ? ORDER BY rowid"  # noqa: S608 - columns
     found: dict[Any, Row] = {}
-    with access.reading() as connection:
-        for way in ("ASC", "DESC"):  # without the indices, which may be damaged too
-            ordered = f"SELECT {names}, rowid FROM fairway_event NOT INDEXED WHERE study = ? ORDER BY rowid {way}"  # noqa: S608 - names of columns
-            try:
-                for *columns, place in connection.exec_driver_sql(ordered, (study,)):
-                    found[place] = Row(*columns)
-                break
-            except DBAPIError as error:
-                around.append(f"{access.shown} could not be read to its end: {error.orig}")
+    for way in ("ASC", "DESC"):  # without the indices, which may be damaged too
+        try:
+            for *columns, place in connection.exec_driver_sql(f"{rows} {way}", (study,)):
+                found[place] = Row(*columns)
+            break
+        except DBAPIError as error:
+            around.append(f"the events could not be read to their end: {error.orig}")
     return list(found.values())
 
 
@@ -126,7 +124,8 @@ def _found(study: int, rows: dict[int, Row], tracked: Tracked[int], *, chained: 
             yield Found(position, None, f"event {position} is missing")
             continue
         before, after = rows.get(position - 1), rows.get(position + 1)
-        damage, event = damages.get(position), _event(row)
+        damage = damages.get(position)
+        event = _event(row, trusted=chained and damage is None)
         if event is None:
             yield Found(position, None, f"{row} is no event of a fairway log" + (f": {damage}" if damage else ""))
         elif damage and not _is_intact(study, row, event, before, after):
@@ -148,9 +147,9 @@ def _damages(study: int, rows: dict[int, Row]) -> dict[int, str | None]:
     return found
 
 
-def _event(row: Row) -> Event | None:
+def _event(row: Row, *, trusted: bool) -> Event | None:
     try:
-        return row.event()
+        return row.event(trusted=trusted)
     except UsageError:
         return None
 

@@ -29,6 +29,8 @@ def began(process: int) -> str | None:
     >>> began(os.getpid()) == began(os.getpid()), began(2**22 + 1)
     (True, None)
     """
+    if not isinstance(process, int) or process < 1:  # what a damaged database may say; kill would ask a whole group
+        return None
     try:
         state, *rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         return None if state in "ZX" else rest[18]  # a zombie is over; the 22nd field is the start, in ticks after boot

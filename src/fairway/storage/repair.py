@@ -91,7 +91,8 @@ class _Copy:
             self._number_missing(event.number)
             if event.queued and not self._ledger.queue:  # what it was taken from is gone
                 event = replace(event, queued=False)
-        wrong = f"another event has claimed {claim(event)!r}" if claim(event) in self._claims - {None} else ""
+        claimed = claim(event)
+        wrong = f"another event has claimed {claimed!r}" if claimed is not None and claimed in self._claims else ""
         try:
             if not wrong:
                 with fitting(event):
@@ -104,7 +105,7 @@ class _Copy:
             self.leave_out(wrong)
             return wrong
         self.events.append(event)
-        self._claims.add(claim(event))
+        self._claims.add(claimed)
         if isinstance(event, Asked):
             self._numbered = len(self.events)
         return ""
@@ -117,8 +118,10 @@ class _Copy:
     def _number_missing(self, due: int) -> None:
         """Have places of events that were left out stand for trials whose beginning is gone."""
         missing = range(len(self._ledger.courses), due)
+        if not missing:
+            return
         places = [i for i in range(self._numbered, len(self.events)) if isinstance(self.events[i], Dropped)]
-        if not missing or len(places) < len(missing):
+        if len(places) < len(missing):
             return
         for number, place in zip(missing, places, strict=False):
             left = self.events[place]

@@ -215,11 +215,12 @@ class SqlLog:
             sa.select(length, *there).select_from(both).where(schema.study.c.id == study).order_by(event.position)
         )
         those = sa.select(*there).where(event.study == study).order_by(event.position)
-        odd = sa.func.substr(event.checksum, chain.DIGITS + 1) != sa.literal(" ") + sa.cast(event.trial, sa.Text)
-        small = event.kind != chain.REPORTED
-        if self._chained:  # and reports of a wrong kind or trial, whose checksum tells
-            small |= sa.func.coalesce(odd, sa.true())
-        self._small = those.where(since, small, event.position < sa.bindparam("length"))
+        marks = sa.case((event.kind == chain.REPORTED, sa.literal(" ") + sa.cast(event.trial, sa.Text)), else_="")
+        differs = sa.func.coalesce(sa.func.substr(event.checksum, chain.DIGITS + 1) != marks, sa.true())
+        odd = differs if self._chained else sa.false()  # of a wrong kind or trial, as its checksum tells
+        self._small = those.where(since, (event.kind != chain.REPORTED) | odd, event.position < sa.bindparam("length"))
+        self._odd = those.where(event.position < sa.bindparam("since"), odd).limit(1)
+        self._is_whole = False  # whether all events are known to be there, with the right kind and trial
         self._reports = those.where(event.kind == chain.REPORTED)
         self._has_trials = version >= schema.TRIALS
         from_there = sa.select(sa.func.count()).where(event.study == study, since).scalar_subquery()
@@ -309,17 +310,19 @@ class SqlLog:
         return rows
 
     def summary(self, since: int = 0) -> tuple[Sequence[Event], int]:
+        first = since if self._is_whole else 0
         with self._access.reading() as connection:
-            length, count, last = connection.execute(self._length, {"since": since}).one_or_none() or (None, 0, 0)
+            length, count, last = connection.execute(self._length, {"since": first}).one_or_none() or (None, 0, 0)
             if length is None:
                 raise StorageError("the study was deleted")
-            if (
-                not isinstance(length, int)
-                or count != max(length - since, 0)
-                or last != (length - 1 if length else None)
-            ):
+            right = isinstance(length, int) and last == (length - 1 if length else None)
+            if not right or count != max(length - first, 0):
                 raise self._damaged(f"its length is {length!r}, the last event is number {last!r}, or one is missing")
+            before = [] if first == since else connection.execute(self._odd, {"since": since}).all()
             rows = connection.execute(self._small, {"since": since, "length": length}).all()
+        for row in before:  # which says what is wrong
+            self._event(Row(*row))
+        self._is_whole = True
         return [self._event(Row(*row)) for row in rows], length
 
     def reports(self, numbers: Collection[int]) -> Sequence[Reported]:
@@ -337,13 +340,12 @@ class SqlLog:
     # What follows from the first events
 
     def mark(self, position: int) -> str | None:
-        """The checksum of the event before a position, which follows from all before it."""
-        event = schema.event.c
-        query = sa.select(event.checksum).where(event.study == self.study, event.position == position - 1)
+        """The checksum of the event before a position as it reads now, which follows from all before it."""
         if not self._chained:
             return None
         with self._access.reading() as connection:
-            return connection.execute(query).scalar()
+            found = connection.execute(self._since.limit(1), {"since": position - 1}).first()
+        return None if found is None or found[1] is None else chain.checksum(self.study, Row(*found[1:]))
 
     def keep(self, parts: Mapping[str, bytes]) -> None:
         """Keep these parts and no others; only those that changed are written."""
@@ -370,8 +372,11 @@ class SqlLog:
             return {}
         table = schema.snapshot.c
         with self._access.reading() as connection:
-            query = sa.select(table.part, table.body).where(table.study == self.study)
-            return {name: body for name, body in connection.execute(query) if isinstance(body, bytes)}
+            rows = connection.execute(sa.select(table.part, table.digest, table.body).where(table.study == self.study))
+            found = {name: (digest, body) for name, digest, body in rows if isinstance(body, bytes)}
+        if any(hashlib.sha256(body).hexdigest() != digest for digest, body in found.values()):
+            return {}  # damaged; the log has it all
+        return {name: body for name, (_, body) in found.items()}
 
     def _events(self, rows: Iterable[Row], before: str | None) -> list[Event]:
         """The events of rows that follow each other."""

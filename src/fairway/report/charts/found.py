@@ -18,7 +18,7 @@ from fairway.text import counted, limit, named, number, params, plus_minus, unit
 Over: TypeAlias = Literal["trials", "seconds", "cost"]
 _AXES = {"trials": "trials finished", "seconds": "{} since the first trial began", "cost": "{} of training and checks"}
 _IMPROVEMENTS = 800  # that are drawn
-_CERTIFIED = "certified, on fresh rows"
+_CERTIFIED = "certified, on held-out data"
 _WIDE = 100.0  # from such a ratio between large and small values on, a log axis
 
 
@@ -46,7 +46,7 @@ def best(study: Study | View, over: Over = "trials") -> Chart:
     (found, so_far), (ignoring, so_far_ignoring) = _improvements(sign * valid), _improvements(sign * free)
     marks: list[Mark] = []
     if limits and len(ignoring):
-        name = "best ignoring the limits"
+        name = "best ignoring the constraints"
         hover = [
             f"trial {k}, step {peak.step}, {name}\n{number(peak.objective)}\n{params(courses[k].params)}"
             for k in finished[ignoring]
@@ -60,7 +60,7 @@ def best(study: Study | View, over: Over = "trials") -> Chart:
     if not marks:
         return empty("best", title, "no trial has measured the objective yet")
     drawn = span(sign * np.append(so_far, so_far_ignoring))
-    caption = _caption(rows, found, free[ignoring]) + (" The first trials lie outside of the view." if drawn else "")
+    caption = _caption(rows, found, free[ignoring]) + (" The first trials are out of range." if drawn else "")
     return Chart("best", title, caption, [Panel(axis, Axis(rows.metric, span=drawn), marks)])
 
 
@@ -93,14 +93,14 @@ def _steps(
 
 def _caption(rows: Rows, found: NDArray[np.intp], free: NDArray[np.float64]) -> str:
     if not len(found):
-        return f"None of {len(rows.finished):,} trials is known to be within the limits; the line ignores them."
+        return f"None of {len(rows.finished):,} trials is known to be feasible; the line ignores the constraints."
     k, limits = int(rows.finished[found[-1]]), bool(rows.view.problem.constraints)
     value = float(rows.objective[k])
-    best = f"On the judging rows, the best {rows.metric} within the limits" if limits else f"The best {rows.metric}"
-    text = f"{best} is {number(value)}, of trial {k}"
+    best = f"The best feasible {rows.metric}" if limits else f"The best {rows.metric}"
+    text = f"{best} is {number(value)}{' on the validation data' if limits else ''}, of trial {k}"
     if limits and len(free):
         gap = abs(float(free[-1]) - value)
-        text += f"; the limits cost {number(gap) if gap else 'nothing'}"
+        text += f"; the constraints cost {number(gap) if gap else 'nothing'}"
     return f"{text}. Each point is an improvement, at the end of its trial."
 
 
@@ -112,7 +112,7 @@ def limits(study: Study | View, constraint: str | None = None) -> Chart:
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], seed=0)
     >>> study.optimize(lambda trial: {"auc": trial.params["x"], "eod": trial.params["x"] / 2}, trials=20)
     >>> [mark.name for mark in plots.limits(study, "eod").panels[0].marks[1:]]
-    ['invalid', 'valid', 'best']
+    ['infeasible', 'feasible', 'best']
     """
     rows = Rows(study)
     names = [one.metric for one in rows.view.problem.constraints]
@@ -124,12 +124,12 @@ def limits(study: Study | View, constraint: str | None = None) -> Chart:
     if not any(len(panel.marks) > 1 for panel in panels):
         return empty("limits", title, "no constraint was measured yet" if names else "the study has no constraints")
     unmeasured = int(np.count_nonzero((rows.stratum == 0) & np.isnan(rows.values[:, chosen]).all(axis=1)))
-    caption = "Each point is the checkpoint that stands for a trial; the tinted side is allowed."
-    caption += f" {counted(unmeasured, 'trial')} without a point: no check was paid for." if unmeasured else ""
+    caption = "Each point is a trial at its best checkpoint; the shaded side of the limit is feasible."
+    caption += f" {counted(unmeasured, 'trial')} without a point: constraint not evaluated." if unmeasured else ""
     marks = [mark for panel in panels for mark in panel.marks if isinstance(mark, Points)]
-    caption += " Bars are one error." if any(mark.error is not None for mark in marks) else ""
+    caption += " Error bars are one standard error." if any(mark.error is not None for mark in marks) else ""
     caption += (
-        " The square is the certified model on fresh rows." if any(mark.name == _CERTIFIED for mark in marks) else ""
+        " The square is the certified model on held-out data." if any(mark.name == _CERTIFIED for mark in marks) else ""
     )
     sides = [(rows.values[:, i], panel.x) for i, panel in zip(chosen, panels, strict=True)]
     return Chart("limits", title, caption + outside((rows.objective, panels[0].y), *sides), panels)
@@ -165,8 +165,8 @@ def _certified(rows: Rows, i: int) -> Points | None:
     name = named(finding.constraint.metric)
     hover = (
         f"trial {certificate.number}, step {certificate.step}, certified\n"
-        f"{name} {plus_minus(finding.value, error)} on {finding.evidence.rows:,} fresh rows\n"
-        f"{rows.metric} {number(objective)} on the judging rows"
+        f"{name} {plus_minus(finding.value, error)} on {finding.evidence.rows:,} held-out rows\n"
+        f"{rows.metric} {number(objective)} on the validation data"
     )
     look = {"symbol": "square", "size": 9.0, "error": error or None, "along": "x"}
     return Points(finding.value, objective, _CERTIFIED, "best", hover=[hover], **look)  # type: ignore[arg-type]

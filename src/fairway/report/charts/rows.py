@@ -17,6 +17,7 @@ from fairway.text import counted, measured, named, params
 
 MOST = 3000  # points in one panel
 LAYERS = (0, 2, 1)  # the strata as they are drawn: what matters most comes last, on top
+LEGEND = ("constraints not evaluated", "feasible", "infeasible")  # what a reader calls the strata
 _FEW = 8  # points that are too few for one to be an outlier
 
 
@@ -70,7 +71,7 @@ class Rows:
         for place in LAYERS:
             here = np.flatnonzero(self.stratum[numbers] == place)
             if len(here):
-                yield here, STRATA[place] if self.view.problem.constraints else "trial", STRATA[place]
+                yield here, LEGEND[place] if self.view.problem.constraints else "trial", STRATA[place]
 
     def scatter(
         self,
@@ -164,4 +165,4 @@ def outside(*sides: tuple[NDArray[np.float64], Axis]) -> str:
         if axis.span is not None:
             off |= (values < axis.span[0]) | (values > axis.span[1])
     n = int(np.count_nonzero(off))
-    return f" {counted(n, 'outlier')} {'is' if n == 1 else 'are'} not in view." if n else ""
+    return f" {counted(n, 'outlier')} {'is' if n == 1 else 'are'} beyond the range of an axis." if n else ""
