@@ -230,7 +230,7 @@ class Scrambled(BrokenLog):
 class Lossy(BrokenLog):
     def append(self, events):
         length = super().append(events)
-        if getattr(events[0], "params", {}).get("k") == 7:
+        if events and getattr(events[0], "params", {}).get("k") == 7:
             self.events[-1] = self.events[0]
         return length
 

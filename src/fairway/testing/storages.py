@@ -86,8 +86,8 @@ def _check_reading(log: Log) -> None:
     for start, end in ((0, 1), (1, 4), (4, len(events))):
         length = log.append(events[start:end])
         assert length == end, f"{name}.append returned {length}; the new length, {end}, is expected"
-        length = log.append([])
-        assert length == end, f"{name}.append([]) returned {length}; the length, {end}, is expected"
+    length = log.append([])
+    assert length == len(events), f"{name}.append([]) returned {length}; the length, {len(events)}, is expected"
     for since in range(len(events) + 2):
         _check_same(f"{name}.read({since})", log.read(since), events[since:])
         for most in (0, 1, 3, 99):
