@@ -10,7 +10,7 @@ TABLES ?= $(FAIRWAY_DATA)
 # One process more than there are cores: some tests wait for others.
 PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() + 1))')
 
-.PHONY: demo test test-browser browser lint faults bench papers tables docs docs-serve clean
+.PHONY: demo test test-slow test-browser browser lint faults bench papers tables docs docs-serve clean
 
 $(VENV)/.python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "fairway needs Python 3.11 or later"'
@@ -41,6 +41,9 @@ test: $(VENV)/.dev
 	[ $$tests = 0 ] || echo "make test: tests failed"; \
 	[ $$types = 0 ] && [ $$tests = 0 ]
 
+test-slow: $(VENV)/.dev
+	$(BIN)/pytest -m slow
+
 test-browser: $(VENV)/.dev browser
 	$(BIN)/pytest tests/browser
 
@@ -52,6 +55,7 @@ browser:
 
 faults: $(VENV)/.dev
 	$(BIN)/python -m tests.faults
+	$(BIN)/python -m tests.attack.damage
 
 bench: $(VENV)/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.speed

@@ -35,8 +35,11 @@ HOMES = (
     "bench.policies",
     "bench.multifidelity",
     "bench.several",
+    "bench.carry_over",
+    "bench.front",
     "bench.tables",
     "bench.unseen",
+    "bench.scale_trials",
 )
 
 

@@ -125,7 +125,8 @@ class Folded(Task):
         self.full += name == "auc"
         scores[name][fold] = value
         if all(len(by_fold) == FOLDS for by_fold in scores.values()):
-            self.record(*(float(np.mean(list(by_fold.values()))) for by_fold in scores.values()))
+            auc, eod = (float(np.mean(list(by_fold.values()))) for by_fold in scores.values())
+            self.record(auc, eod)
 
 
 def constrained(task: Folded, seed: int, sampler: fw.Sampler | None = None) -> None:

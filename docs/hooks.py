@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS, EXAMPLES = ROOT / "bench" / "results", ROOT / "examples"
 TITLES = {"ray": "On a live Ray", "speed": "Speed", "staleness": "How late news may arrive"}  # of results without one
 COMMANDS = "<!-- commands -->"
+DIRECTIVE = re.compile(r"<!-- (::: .*?)-->\n.*?<!-- end -->\n", re.DOTALL)  # and what is read in the repository instead
 
 
 def on_config(config: Any) -> Any:
@@ -44,7 +45,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Turn links into the repository into links to the pages made of it; put in what the commands say of themselves."""
+    """Turn links into the repository into links to the pages made of it; put in what code and commands say."""
     folder = posixpath.dirname(page.file.src_uri)
 
     def link(found: re.Match[str]) -> str:
@@ -52,6 +53,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         place = f"{kind}/{found['name']}.md"
         return f"]({posixpath.relpath(place, folder or '.')})"
 
+    markdown = re.sub(DIRECTIVE, r"\1", markdown)
     markdown = re.sub(r"\]\((?:\.\./)+(?P<folder>bench/results|examples)/(?P<name>\w+)\.\w+\)", link, markdown)
     return markdown.replace(COMMANDS, "\n".join(_commands())) if COMMANDS in markdown else markdown
 

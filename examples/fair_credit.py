@@ -120,7 +120,7 @@ def main() -> None:
     print(f"{f'best within {given.limit}, by a margin (trial {best.number})':<43}{auc:.4f}  {eod:.3f}  {best.step:>6}")
     done, offered = sum(counts.values()), costs.checks + costs.saved_checks
     print(
-        f"{done} trials, {counts['stopped'] / done:.0%} stopped early; "
+        f"{done} trials, {counts['stopped']} stopped early, {counts['completed'] or 'none'} ran to the end; "
         f"{costs.checks:,} of {offered:,} fairness checks paid, in {costs.check_seconds:.1f} s."
     )
     certificate = study.certify(credit.fresh, credit.train)

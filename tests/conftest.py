@@ -37,6 +37,7 @@ TERMINATORS = [
 
 GROUPS = {  # whose tests share what takes seconds to start
     "Ray": re.compile(r"tests/runners/test_ray\.py|tests/integrations/test_raytune\.py|_run_in_ray_"),
+    "MLflow": re.compile(r"tests/integrations/test_mlflow\.py"),
     "the site": re.compile(r"tests/test_site\.py"),
 }
 

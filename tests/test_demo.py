@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,10 @@ def test_the_demo_ends_with_a_feasible_model_and_says_what_was_saved(capsys):
     assert "yes" in within
     assert "no, by" in next(line for line in out.splitlines() if "LightGBM's defaults" in line)
     assert "fairness checks paid" in out
+    said = " ".join(out.split())
+    tally = re.search(r"12 trials in \d+ s: (none|\d+) ran to the end of 400 rounds, (\d+) were stopped early", said)
+    assert tally is not None
+    assert (0 if tally[1] == "none" else int(tally[1])) + int(tally[2]) == 12
     assert "s of training by stopping" in out
     first = next(line for line in out.splitlines() if "passed" in line or "failed" in line)
     assert [" ± " in first, " 9,000 " in first] == [True, True], first

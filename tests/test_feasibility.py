@@ -73,3 +73,13 @@ def test_what_is_beyond_a_threshold_is_violated_even_where_numbers_end():
     for problem, value in ((tiny, 1e-320), (huge, 1.7e308)):
         assert feasibility.violation(problem.constraints, (value,)) > 0
         assert feasibility.violations(problem, np.array([[value]]), np.array([[True]]), np.array([[np.nan]]))[0] > 0
+
+
+SOME = st.sampled_from([0.0, 0.5, 1.0, 2.0, math.inf])
+
+
+@given(rows=st.lists(st.tuples(SOME | st.just(math.nan), SOME | st.just(math.nan)), max_size=40), k=st.integers(0, 45))
+def test_the_best_few_are_the_first_of_the_order(rows, k):
+    loss, violation = np.array(rows, np.float64).reshape(-1, 2).T
+    everything = feasibility.order(loss, violation)
+    assert feasibility.order(loss, violation, k).tolist() == everything[:k].tolist()

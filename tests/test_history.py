@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fairway as fw
+from fairway import feasibility
 from tests.conftest import run_curves
 
 
@@ -75,3 +76,20 @@ def test_a_stopped_trials_row_is_partial(make_study):
     run_curves(study, [[(0.9, {})] * 3] * 4 + [[(0.1, {})] * 3])
     assert study.history.partial.tolist() == [False] * 4 + [True]
     assert study.trials[4].partial
+
+
+def test_with_several_limits_the_best_few_are_the_first_of_all():
+    limits = [fw.AtMost("eod", 0.5), fw.AtMost("ms", 5.0)]
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), limits, sampler=fw.Random(), seed=0)
+    rng = np.random.default_rng(0)
+    for number in range(40):
+        trial = study.ask()
+        measured = {"eod": rng.random()} if number % 3 else {"eod": rng.random(), "ms": 10 * rng.random()}
+        if number % 10 == 9:
+            study.tell(trial, failed="broken")
+        else:
+            study.tell(trial, loss=rng.integers(5) / 5, **measured)
+        history = study.history
+        away = feasibility.distances(study.problem, history.bounds, history.violation)
+        assert history.order.tolist() == feasibility.order(history.loss, away).tolist()
+        assert history.top(3).tolist() == history.order[:3].tolist()

@@ -21,6 +21,13 @@ import fairway as fw
         (lambda: fw.AtMost("b", 0.25, scale=0.0), "a positive number"),
         (lambda: fw.AtMost("b", 0.25, scale="1"), "a positive number"),
         (lambda: fw.AtMost("b", 10**400), "a finite threshold"),
+        (
+            lambda: fw.AtMost("b", 0.25, cost=0.0),
+            r"AtMost\('b'\): cost=0.0: a positive, finite number",
+        ),
+        (lambda: fw.AtMost("b", 0.25, cost="5"), "cost='5': a positive, finite number of training steps"),
+        (lambda: fw.AtMost("b", 0.25, cost=float("inf")), "cost=inf: a positive, finite number of training steps"),
+        (lambda: fw.AtMost("b", 0.25, cost=True), "cost=True: a positive, finite number of training steps"),
         (lambda: fw.AtMost("step", 1.0), "the name is reserved"),
         (lambda: fw.Maximize("failed"), "the name is reserved"),
         (lambda: fw.Problem(fw.Maximize("a"), None), "a list of AtMost"),

@@ -199,6 +199,18 @@ def test_options_are_made_plain_so_that_a_log_in_json_can_hold_them():
 
 @pytest.mark.parametrize(
     "parameter",
+    [fw.Float(118927.99999999988, 237855.99999999977, log=True), fw.Float(-1e9 / 3, 1e-7), fw.Float(1.0, 1.0 + 2e-9)],
+)
+def test_a_value_that_the_cube_cannot_tell_from_a_bound_is_that_bound(parameter):
+    near = [10.0**-digits for digits in range(1, 18)]
+    for u in (*near, *(1 - each for each in near)):
+        value = parameter.decode(u)
+        assert parameter.low <= value <= parameter.high
+        assert parameter.decode(parameter.encode(value)) == value
+
+
+@pytest.mark.parametrize(
+    "parameter",
     [
         fw.Float(1e-300, 1e300, log=True),
         fw.Float(0, 1e13, step=1),
@@ -254,3 +266,36 @@ def test_cells_of_a_log_integer_cover_the_cube():
 def test_an_integer_always_has_a_step():
     with pytest.raises(fw.UsageError, match=r"Int\(1, 9\): step=None: a positive number is expected"):
         fw.Int(1, 9, step=None)
+
+
+def test_a_long_chain_of_conditions_ends_where_one_does_not_hold():
+    chain = {"c0": fw.Choice([0, 1])} | {f"c{i}": fw.Choice([0, 1], when={f"c{i - 1}": 1}) for i in range(1, 60)}
+    space = fw.Space(chain)
+    points = space.snap(np.random.default_rng(0).random((40, 60)) ** 0.1)
+    for x in points:
+        active = np.flatnonzero(~np.isnan(x))
+        assert active.tolist() == list(range(len(active)))
+        assert (x[active[:-1]] > 0.5).all()
+        assert np.array_equal(space.encode(space.decode(np.nan_to_num(x, nan=0.5))), x, equal_nan=True)
+
+
+@given(st.integers(0, 2**32 - 1), st.data())
+def test_any_part_of_a_configuration_is_one_that_the_space_completes(seed, data):
+    space = fw.Space(
+        {
+            "model": fw.Choice(["linear", "network"]),
+            "layers": fw.Int(1, 3, when={"model": "network"}),
+            "third": fw.Float(0.0, 1.0, when={"layers": 3}),
+            "width": [fw.Int(1, 9, when={"layers": [2, 3]}), fw.Choice([5, "auto"])],
+        }
+    )
+    rng = np.random.default_rng(seed)
+    whole = space.decode(rng.random(len(space)))
+    part = {name: whole[name] for name in data.draw(st.sets(st.sampled_from(sorted(whole))))}
+    checked = space.check_some(part)
+    assert part.items() <= checked.items() <= whole.items()
+    assert space.is_whole(checked) or len(checked) < len(whole)
+    assert space.decode_some(space.encode_some(part)) == checked
+    points = space.with_given(rng.random((500, len(space))), space.encode_some(part))
+    assert len(points)
+    assert all(part.items() <= space.decode(np.nan_to_num(x, nan=0.5)).items() for x in points)

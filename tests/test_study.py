@@ -34,6 +34,59 @@ class TestAskAndTell:
         with pytest.raises(fw.UsageError, match="parameter 'x': 2"):
             study.enqueue({"x": 2})
 
+    def test_a_part_of_a_configuration_is_completed_by_the_sampler(self):
+        space = {"x": fw.Float(0.0, 1.0), "y": fw.Float(0.0, 1.0)}
+        study = fw.Study(space, fw.Minimize("loss"), sampler=fw.CTPE(), seed=0)
+        study.optimize(lambda trial: (trial.params["y"] - 0.3) ** 2, trials=40, progress=False)
+        for x in (0.2, 0.123456789012345, 0.8):
+            study.enqueue({"x": x})
+        asked = [study.ask().params for _ in range(3)]
+        assert [params["x"] for params in asked] == [0.2, 0.123456789012345, 0.8]
+        assert all(abs(params["y"] - 0.3) < 0.2 for params in asked)  # where it was good
+
+    @pytest.mark.parametrize("sampler", [fw.Random(), fw.CTPE(2), fw.GP(2), fw.BORE(2), fw.Blend()])
+    def test_every_sampler_completes_a_part_and_a_resumed_study_the_same(self, sampler):
+        space = {
+            "booster": fw.Choice(["gbdt", "dart", "goss"]),
+            "drop": fw.Float(0.0, 0.5, when={"booster": "dart"}),
+            "depth": [fw.Int(2, 8, when={"booster": "gbdt"}), fw.Int(2, 16)],
+            "deep": fw.Int(1, 3, when=lambda params: params["depth"] > 6),
+        }
+        parts = [{"drop": 0.2}, {"depth": 12}, {"deep": 2}, {"booster": "goss", "deep": 1}, {}]
+        runs = []
+        for cut in (False, True):
+            study = fw.Study(space, fw.Minimize("loss"), sampler=sampler, seed=3)
+            study.optimize(lambda trial: trial.params["depth"], trials=4, progress=False)
+            for part in parts:
+                study.enqueue(part)
+            if cut:
+                study = fw.Study(space, fw.Minimize("loss"), sampler=sampler, storage=study.log)
+            runs.append([study.ask().params for _ in parts])
+        assert runs[0] == runs[1]
+        for part, params in zip(parts, runs[0], strict=True):
+            assert part.items() <= params.items()
+            assert study.space.check(params) == params
+
+    @pytest.mark.parametrize(
+        ("part", "sentence"),
+        [
+            ({"drop": 0.7}, "parameter 'drop': 0.7: a number from 0.0 to 0.5 is expected"),
+            ({"booster": "gbdt", "drop": 0.2}, "parameter 'drop' is active only when {'booster': 'dart'}"),
+            ({"drops": 0.2}, "unknown parameter 'drops': the space has 'booster', 'drop', 'deep'"),
+            ({"booster": "gbdt", "deep": 1}, "none of 4,096 random configurations has these parameters together"),
+        ],
+    )
+    def test_a_part_outside_the_space_is_refused_and_nothing_waits(self, part, sentence):
+        space = {
+            "booster": fw.Choice(["gbdt", "dart"]),
+            "drop": fw.Float(0.0, 0.5, when={"booster": "dart"}),
+            "deep": fw.Int(1, 3, when=lambda params: params["booster"] == "dart"),
+        }
+        study = fw.Study(space, fw.Minimize("loss"), seed=0)
+        with pytest.raises(fw.UsageError, match=sentence):
+            study.enqueue(part)
+        assert not study.owner.ledger.queue
+
     def test_what_waits_in_the_queue_survives(self, make_study):
         study = make_study()
         study.enqueue({"x": 0.25})
@@ -187,7 +240,7 @@ def test_to_frame_without_pandas_says_how_to_install_it(make_study, monkeypatch)
 
 
 def test_every_public_name_is_there_and_documented_with_an_example():
-    assert len(set(fw.__all__) - {"__version__"}) <= 47
+    assert len(set(fw.__all__) - {"__version__"}) <= 53
     assert set(registry.PUBLIC) | {"__version__"} == set(fw.__all__) == set(dir(fw))
     for name in set(fw.__all__) - {"__version__"}:
         assert ">>> " in (getattr(fw, name).__doc__ or ""), name

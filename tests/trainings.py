@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -27,3 +28,34 @@ def wait_for(files, folder):
     while len(list(Path(folder).iterdir())) < files:
         assert time.monotonic() < patience
         time.sleep(0.005)
+
+
+def meet(folder, number, files):
+    """Say that a trial has come here, and wait until so many have."""
+    Path(folder).mkdir(exist_ok=True)
+    (Path(folder) / str(number)).touch()
+    wait_for(files, folder)
+
+
+def crowded(trial, folder, workers):
+    """Trials that run side by side; their ms is 1 while others do, and x * 10 for one that runs alone.
+
+    The first ones wait for each other, so that all of them are measured in a crowd. A file `dies` kills the process
+    that measures alone, at the x that it holds.
+    """
+    folder, x = Path(folder), trial.params["x"]
+    busy = folder / "busy"
+    busy.mkdir(exist_ok=True)
+    (busy / str(trial.number)).touch()
+    meet(folder / "began", trial.number, workers)
+    siblings = len(list(busy.iterdir())) - 1
+
+    def ms():
+        dies = folder / "dies"
+        if not siblings and dies.exists() and dies.read_text() == str(x):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 1.0 if siblings else x * 10
+
+    trial.report(auc=x, ms=ms)
+    meet(folder / "measured", trial.number, workers)
+    (busy / str(trial.number)).unlink()

@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 import fairway as fw
-from fairway.engine.events import Reported, Told
+from fairway.engine.events import Asked, Remeasured, Reported, Told
 
 STEPS, TRIALS = 400, 8
 
@@ -72,10 +72,10 @@ def ages(**settings: Any) -> str:
             referee = trial.driver.referee
             replay = referee.replay
 
-            def replay_and_time(event: Reported | Told) -> None:
+            def replay_and_time(event: Asked | Reported | Told | Remeasured, after: int = -1) -> None:
                 if isinstance(event, Reported):
                     seconds.append(time.time() + event.objective[0])  # its oldest row carries minus when it was made
-                replay(event)
+                replay(event, after)
 
             referee.replay = replay_and_time  # type: ignore[method-assign]
             for _ in trial.steps(1500):

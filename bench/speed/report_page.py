@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -75,8 +76,8 @@ def main() -> None:
     read = time.perf_counter() - began
     print(f"{len(view.courses):,} trials of {REPORTS} reports, {path.stat().st_size / 1e6:.0f} MB in SQLite")
     print(f"  read without reports   {read:6.2f} s")
-    makers = (plots.best, plots.limits, plots.curves, plots.spending, plots.intervals, plots.slices, plots.parallel)
-    for make_chart in (*makers, plots.importance):
+    makers = (plots.best, plots.limits, plots.trade_off, plots.curves, plots.spending, plots.intervals, plots.slices)
+    for make_chart in (*makers, plots.parallel, plots.importance):
         began = time.perf_counter()
         chart = make_chart(view)
         text = json.dumps(chart.plotly(), allow_nan=False)
@@ -122,7 +123,7 @@ def serving(url: str) -> Iterator[tuple[str, int]]:
 
 
 def in_browser(address: str) -> dict[str, float]:
-    """Seconds until a browser has painted something, lists trials, and has drawn a picture."""
+    """Seconds until a browser has painted, lists trials and has drawn a picture; and those of a slider's move."""
     from tests.browser.browser import is_there, open_browser  # noqa: PLC0415 - selenium is for tests
 
     if not is_there():
@@ -135,13 +136,38 @@ def in_browser(address: str) -> dict[str, float]:
     }
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as profile, open_browser(Path(profile)) as browser:
+        browser.set_script_timeout(120)
         browser.get(address)
         browser.execute_script("document.getElementById('charts-title').scrollIntoView()")
         patience = time.monotonic() + 60
         while time.monotonic() < patience and len(found) < len(looks):
             seen = {name: browser.execute_script(f"return {look}") for name, look in looks.items() if name not in found}
             found |= {name: milliseconds / 1000 for name, milliseconds in seen.items() if milliseconds}
-    return {name: found[name] for name in looks if name in found}
+        moves = [milliseconds / 1000 for milliseconds in browser.execute_async_script(_MOVES)]
+    found = {name: found[name] for name in looks if name in found}
+    return found | {"a move of the limit": statistics.median(moves), "the slowest of 40": max(moves)}
+
+
+_MOVES = """
+const done = arguments[0], took = [];
+(async () => {
+  while (!document.querySelector('[data-chart=trade_off] svg.main-svg')) {
+    document.querySelector('[data-chart=trade_off]')?.scrollIntoView();
+    await new Promise((next) => setTimeout(next, 100));
+  }
+  document.querySelector('[data-chart=trade_off]').scrollIntoView();
+  const slider = document.querySelector('[data-chart=trade_off] input');
+  for (let i = 0; i < 40; i++) {
+    const began = performance.now();
+    slider.value = String((i * 377) % 1000);
+    slider.dispatchEvent(new Event('input'));
+    await new Promise((next) => requestAnimationFrame(() => setTimeout(next, 0)));
+    took.push(performance.now() - began);
+  }
+  done(took);
+})();
+"""
+"""Moves a slider 40 times, each until the next frame is painted."""
 
 
 def _peak_mb(process: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairway import registry
+from fairway import hints, registry
 
 __version__ = "0.1.0"
 __all__ = sorted([*registry.PUBLIC, "__version__"])  # noqa: PLE0605 - type checkers read __init__.pyi
@@ -13,7 +13,7 @@ __all__ = sorted([*registry.PUBLIC, "__version__"])  # noqa: PLE0605 - type chec
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used."""
     if name not in registry.PUBLIC:
-        raise AttributeError(f"module 'fairway' has no attribute {name!r}")
+        raise hints.missing("module 'fairway'", name, hints.MODULE.get(name))
     value = registry.load(name)
     globals()[name] = value
     return value

@@ -1,5 +1,8 @@
 from fairway.engine.certificate import Certificate as Certificate
 from fairway.engine.decision import Decision as Decision
+from fairway.engine.keep import Keep as Keep
+from fairway.engine.record import Best as Best
+from fairway.engine.record import TrialRecord as TrialRecord
 from fairway.engine.trial import Trial as Trial
 from fairway.errors import FairwayError as FairwayError
 from fairway.errors import StorageError as StorageError
@@ -8,6 +11,7 @@ from fairway.errors import UsageError as UsageError
 from fairway.folds import Folds as Folds
 from fairway.fresh import FreshRows as FreshRows
 from fairway.history import History as History
+from fairway.loading import load_study as load_study
 from fairway.measured import Measured as Measured
 from fairway.parameters import Choice as Choice
 from fairway.parameters import Float as Float
@@ -17,6 +21,8 @@ from fairway.problem import AtMost as AtMost
 from fairway.problem import Maximize as Maximize
 from fairway.problem import Minimize as Minimize
 from fairway.problem import Problem as Problem
+from fairway.problem import Track as Track
+from fairway.runners.callbacks import Callback as Callback
 from fairway.runners.recording import Recording as Recording
 from fairway.samplers.blend import Blend as Blend
 from fairway.samplers.bore import BORE as BORE

@@ -15,17 +15,19 @@ MOST = 10**15
 """The largest whole number accepted; the log stores int64."""
 
 
-def whole(value: Any, name: str, *, least: int = 1) -> int:
-    """The argument as an int, if it is a whole number of at least `least`; booleans are not numbers."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) <= MOST:
-        raise UsageError(f"{name}={_short(value)}: a whole number of at least {least} is expected")
+def whole(value: Any, name: str, *, least: int = 1, most: int = MOST) -> int:
+    """The argument as an int, if it is a whole number from `least` to `most`; booleans are not numbers."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) <= most:
+        too_large = most < MOST and is_number(value) and value > most
+        allowed = f"of at most {most:,}" if too_large else f"of at least {least}"
+        raise UsageError(f"{name}={short(value)}: a whole number {allowed} is expected")
     return int(value)
 
 
 def number(value: Any, name: str, *, what: str, within: Callable[[Any], bool]) -> float:
     """The argument as a float, if it is a number for which `within` holds; `what` names such a number."""
     if not is_number(value) or not within(value):
-        raise UsageError(f"{name}={_short(value)}: {what} is expected")
+        raise UsageError(f"{name}={short(value)}: {what} is expected")
     return float(value)
 
 
@@ -42,28 +44,28 @@ def fraction(value: Any, name: str, *, ends: Container[float] = ()) -> float:
     """The argument as a float, if it is between 0 and 1; `ends` are those of the two that are allowed too."""
     if not is_number(value) or not (0 < value < 1 or value in ends):
         hint = f"; did you mean {value / 100:g}?" if is_number(value) and 1 < value < 100 else ""  # noqa: PLR2004
-        raise UsageError(f"{name}={_short(value)}: a fraction between 0 and 1 is expected{hint}")
+        raise UsageError(f"{name}={short(value)}: a fraction between 0 and 1 is expected{hint}")
     return float(value)
 
 
 def confidence(value: Any, name: str = "confidence") -> float:
     """The argument as a float, if it is a fraction of at least 0.5."""
     if fraction(value, name) < 0.5:  # noqa: PLR2004 - below it, a bound lies on the wrong side of the value
-        raise UsageError(f"{name}={_short(value)}: at least 0.5 is expected, such as 0.95")
+        raise UsageError(f"{name}={short(value)}: at least 0.5 is expected, such as 0.95")
     return float(value)
 
 
 def flag(value: Any, name: str) -> None:
     """Raise a `UsageError` unless the argument is True or False."""
     if not isinstance(value, bool):
-        raise UsageError(f"{name}={_short(value)}: True or False is expected")
+        raise UsageError(f"{name}={short(value)}: True or False is expected")
 
 
 def one_of(value: Any, name: str, *, options: tuple[str, ...]) -> None:
     """Raise a `UsageError` unless the argument is one of the options."""
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         *others, last = map(repr, options)
-        raise UsageError(f"{name}={_short(value)}: {', '.join(others)} or {last} is expected")
+        raise UsageError(f"{name}={short(value)}: {', '.join(others)} or {last} is expected")
 
 
 def instance(name: str, given: Any, kind: type[Any], default: Any) -> Any:
@@ -72,7 +74,7 @@ def instance(name: str, given: Any, kind: type[Any], default: Any) -> Any:
         return default
     if not isinstance(given, kind):
         hint = f"; did you mean {given.__name__}()?" if isinstance(given, type) else ""
-        raise UsageError(f"{name}={given!r}: a {name} is expected{hint}")
+        raise UsageError(f"{name}={short(given)}: a {name} is expected{hint}")
     return given
 
 
@@ -107,6 +109,10 @@ def is_finite(value: Any) -> TypeGuard[float]:
     return is_number(value) and math.isfinite(value)
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
+def short(value: Any) -> str:
+    """What came, on one line of at most 80 characters, for a sentence that refuses it."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # noqa: BLE001 - whatever its own repr raises
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."  # noqa: PLR2004

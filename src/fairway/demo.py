@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 import fairway as fw
 from fairway.constraints import equalized_odds_difference
 from fairway.report.certificates import attempts
+from fairway.text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -171,25 +172,34 @@ def main(seconds: float = 30.0, *, trials: int | None = None) -> None:
         if eod is None:
             eod = credit.eod(credit.booster(free.params, rounds=free.step))
         label = f"best without the limit: trial {free.number}, round {free.step}"
-        table.add_row(label, *_shown(free.metrics["auc"], eod))
+        table.add_row(label, *_shown(free.objective, eod))
     if best is None:
         table.add_row("[bold]best within the limit", "none found", "", "")
         console.print(table)
     else:
         label = f"[bold]best within the limit: trial {best.number}, round {best.step}"
-        table.add_row(label, *_shown(best.metrics["auc"], best.metrics["eod"]))
+        table.add_row(label, *_shown(best.objective, best.metrics["eod"]))
         console.print(table)
         console.print("  " + ", ".join(f"{name} {value:.4g}" for name, value in best.params.items()))
-    counts, costs = study.counts, study.costs
-    done = sum(counts.values())
+    costs = study.costs
     console.print(
-        f"\n{done} trials in {spent:.0f} s, {counts['stopped'] / done:.0%} stopped early; "
+        f"\n{trainings(study, spent)}\n"
         f"{costs.checks:,} of {costs.checks + costs.saved_checks:,} fairness checks paid.\n"
         f"Saved about {costs.saved_training_seconds:.0f} s of training by stopping and "
         f"{costs.saved_check_seconds:.0f} s of checks by skipping."
     )
     if best is not None:
         _certify(console, study, credit)
+
+
+def trainings(study: fw.Study, seconds: float) -> str:
+    """How many trials ran, and how soon those ended that were stopped early."""
+    stopped = [trial.steps for trial in study.trials if trial.status == "stopped"]
+    soon = f", half of these within {counted(int(np.median(stopped)), 'round')}" if stopped else ""
+    return (
+        f"{counted(len(study.trials), 'trial')} in {seconds:.0f} s: {study.counts['completed'] or 'none'} ran to the "
+        f"end of {_ROUNDS} rounds, {len(stopped):,} were stopped early{soon}."
+    )
 
 
 def _certify(console: Console, study: fw.Study, credit: Credit) -> None:
@@ -204,7 +214,7 @@ def _certify(console: Console, study: fw.Study, credit: Credit) -> None:
     headings, rows = attempts(study.problem, certificate)
     table = Table()
     for heading, *cells in zip(headings, *rows, strict=True):
-        width = max(map(len, (*heading.split(), *cells)))  # headings are broken between words, for 80 letters
+        width = max(map(len, (*heading.split(), *cells)))  # headings are broken between words, for 80 characters
         table.add_column(heading, justify="right", width=width)
     for row, tested in zip(rows, certificate.tested, strict=True):
         table.add_row(*row, style="green" if tested.passed else "red")
@@ -214,8 +224,7 @@ def _certify(console: Console, study: fw.Study, credit: Credit) -> None:
         console.print(f"[yellow]{warning}")
 
 
-def _shown(auc: float | None, eod: float | None) -> tuple[str, str, str]:
-    assert auc is not None
+def _shown(auc: float, eod: float | None) -> tuple[str, str, str]:
     assert eod is not None
     return f"{auc:.4f}", f"{eod:.3f}", "[green]yes" if eod <= LIMIT else f"[red]no, by {eod - LIMIT:.3f}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fairway.letters import plain
+
 
 class FairwayError(Exception):
     """The base of all of fairway's exceptions.
@@ -10,6 +12,9 @@ class FairwayError(Exception):
     >>> issubclass(fw.UsageError, fw.FairwayError)
     True
     """
+
+    def __str__(self) -> str:
+        return plain(super().__str__(), keep="\n")  # names and messages of others are part of some sentences
 
 
 class UsageError(FairwayError, ValueError):
@@ -26,17 +31,23 @@ class UsageError(FairwayError, ValueError):
 class StudyFailed(FairwayError):  # noqa: N818 - named after what happened, like KeyboardInterrupt
     """`optimize` gave up because every trial failed; the last failure is chained.
 
+    With `raise_on_failure=True`, `optimize` raises the first failure itself instead.
+
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
-    >>> study.optimize(lambda trial: trial.params["y"], trials=10)
+    >>> study.optimize(lambda trial: trial.params["y"], trials=10)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    fairway.errors.StudyFailed: 3 trials failed and none succeeded; the last one: KeyError: 'y'
+    fairway.errors.StudyFailed: 3 trials failed and none succeeded; the last one: KeyError: 'y' (..., line 1, ...
     """
 
 
 class SpaceExhausted(FairwayError):  # noqa: N818 - the normal end of a search
     """Every configuration of a finite space has been tried."""
+
+
+class StudyComplete(FairwayError):  # noqa: N818 - the normal end of a search
+    """The study has as many trials as `optimize(total=...)` asked for."""
 
 
 class StorageError(FairwayError):
@@ -45,6 +56,14 @@ class StorageError(FairwayError):
     >>> import fairway as fw
     >>> issubclass(fw.StorageError, fw.UsageError)
     False
+    """
+
+
+class Unreachable(StorageError):  # noqa: N818 - what happened
+    """The log cannot be reached now, and perhaps can later: a storage that raises this is tried again for a while.
+
+    >>> issubclass(Unreachable, StorageError)
+    True
     """
 
 

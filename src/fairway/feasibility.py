@@ -5,6 +5,11 @@ A checkpoint is *feasible* (every constraint measured, all hold), *infeasible* (
 value's excess over its limit, in that constraint's unit. Feasible checkpoints come first, by loss; then infeasible
 ones, by violation and loss; then unknown ones, by loss; then failed trials, which measured nothing.
 
+Once a constraint is violated, the others are often not called. So where trials are compared with each other, a limit
+that was not measured does not count as held: it counts with the median excess that was measured of it elsewhere.
+
+A metric that is tracked has no limit, so it never makes a checkpoint infeasible or unknown.
+
 What is compared with a limit is the bound of a measured value: the value itself, or for a constraint with a confidence
 the value plus (`AtLeast`: minus) z errors. Nothing outside this module derives it.
 """
@@ -12,8 +17,8 @@ the value plus (`AtLeast`: minus) z errors. Nothing outside this module derives 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +60,7 @@ def bound(constraint: Constraint, value: float, error: float | None = None) -> f
 def excess(constraint: Constraint, value: float, error: float | None = None) -> float:
     """How far a measured value's bound exceeds the limit, in the constraint's unit; 0 if it holds, infinity for NaN."""
     over = constraint.sign * (bound(constraint, value, error) - constraint.threshold)
-    if over <= 0.0:
+    if over <= 0.0 or not constraint.has_limit:
         return 0.0
     if over != over:  # noqa: PLR0124 - NaN is the only value unlike itself
         return math.inf
@@ -70,7 +75,7 @@ def violation(
     known = True
     for i, value in enumerate(values):
         if value is None:
-            known = False
+            known = known and not constraints[i].has_limit
         else:
             total += excess(constraints[i], value, errors[i] if errors else None)
     return total if known or total else None
@@ -95,19 +100,106 @@ def violations(
     sign = np.array([constraint.sign for constraint in problem.constraints])
     threshold = np.array([constraint.threshold for constraint in problem.constraints])
     unit = np.array([constraint.unit for constraint in problem.constraints])
+    limited = np.array([constraint.has_limit for constraint in problem.constraints])
+    paid = paid | ~limited
     with np.errstate(over="ignore", invalid="ignore"):
-        over = sign * (values - threshold)
+        over = np.where(limited, sign * (values - threshold), 0.0)
         amount = np.where(over > 0.0, np.maximum(over / unit, _TINY), 0.0)
     total = np.where(paid, np.where(np.isnan(over), np.inf, amount), 0.0).sum(axis=1)
     total[(total == 0.0) & ~paid.all(axis=1)] = np.nan
     return np.asarray(total)
 
 
-def order(loss: NDArray[np.float64], violation: NDArray[np.float64]) -> NDArray[np.intp]:
-    """The indices of checkpoints from best to worst; both (n,), violation NaN if unknown, loss NaN if failed."""
+def least_limits(
+    problem: Problem,
+    values: NDArray[np.float64],
+    paid: NDArray[np.bool_],
+    errors: NDArray[np.float64],
+    *,
+    unpaid: float,
+) -> NDArray[np.float64]:
+    """The tightest limits (n, m) that checkpoints keep, times the signs of their constraints: lower is tighter.
+
+    `unpaid` where a constraint was not measured, and infinity where it is NaN, which keeps no limit.
+    """
+    sign = np.array([constraint.sign for constraint in problem.constraints])
+    least = sign * bounds(problem, values, errors)
+    return np.where(paid, np.where(np.isnan(least), np.inf, least), unpaid)
+
+
+def distances(problem: Problem, bounds: NDArray[np.float64], violation: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How far trials (n,) are from keeping every limit: their violation, and the median excess of what they lack.
+
+    From their bounds (n, m), NaN if not measured, and violations (n,), NaN if unknown, which they stay.
+    """
+    total = violation.copy()
+    for i, constraint in enumerate(problem.constraints if len(problem.constraints) > 1 else ()):
+        missing = np.isnan(bounds[:, i])
+        if constraint.has_limit and missing.any() and not missing.all():
+            over = constraint.sign * (bounds[~missing, i] - constraint.threshold) / constraint.unit
+            total[missing] += np.median(np.maximum(over, 0.0))
+    return total
+
+
+def nearest(problem: Problem, checkpoints: Mapping[int, Checkpoint]) -> int | None:
+    """Of the checkpoints that are infeasible, by trial, the number of the one nearest to keeping every limit.
+
+    Those with missing folds come last.
+    """
+    numbers, marks = [*checkpoints], [*checkpoints.values()]
+    amounts = np.array([_or_nan(known(problem, mark)) for mark in marks])
+    table = [
+        [_or_nan(v if v is None else bound(one, v, e)) for one, v, e in each_value(problem, mark)] for mark in marks
+    ]
+    away = distances(problem, np.array(table).reshape(len(marks), len(problem.constraints)), amounts)
+    keys = [
+        (mark.of - mark.folds, float(away[k]), problem.objective.sign * mark.objective, numbers[k])
+        for k, mark in enumerate(marks)
+        if amounts[k] > 0.0
+    ]
+    return min(keys)[-1] if keys else None
+
+
+def each_value(problem: Problem, checkpoint: Checkpoint) -> Iterator[tuple[Constraint, float | None, float | None]]:
+    """Each constraint, what a checkpoint measured of it, and its error."""
+    errors = checkpoint.errors or (None,) * len(problem.constraints)
+    return zip(problem.constraints, checkpoint.values, errors, strict=True)
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def order(loss: NDArray[np.float64], violation: NDArray[np.float64], most: int | None = None) -> NDArray[np.intp]:
+    """The indices of checkpoints from best to worst, or of the best few; without sorting the others.
+
+    Both (n,), violation NaN if unknown, loss NaN if failed.
+    """
+    columns = keys(loss, violation)
+    if most is None or most >= len(loss):
+        return np.lexsort([*reversed(columns)])
+    rows = _first(columns, most)
+    return rows[np.lexsort([column[rows] for column in reversed(columns)])]
+
+
+def _first(columns: Sequence[NDArray[Any]], k: int) -> NDArray[np.intp]:
+    """The k rows that come first by columns, the most important one first, and then by number; in no order but that."""
+    chosen, tied = np.empty(0, np.intp), np.arange(len(columns[0]))
+    for column in columns:
+        values, wanted = column[tied], k - len(chosen)
+        if wanted <= 0 or wanted >= len(tied):
+            break
+        last = np.partition(values, wanted - 1)[wanted - 1]
+        before, equal = (values < last, values == last) if last == last else (values == values, values != values)  # noqa: PLR0124 - NaN comes last
+        chosen, tied = np.concatenate([chosen, tied[before]]), tied[equal]
+    return np.sort(np.concatenate([chosen, tied[: k - len(chosen)]]))
+
+
+def keys(loss: NDArray[np.float64], violation: NDArray[np.float64]) -> tuple[NDArray[Any], ...]:
+    """The columns (n,) by which checkpoints are sorted from best to worst, the most important one first."""
     failed = np.isnan(loss)
     unknown = np.isnan(violation)
-    return np.lexsort((loss, np.where(unknown, 0.0, violation), unknown, failed))
+    return failed, unknown, np.where(unknown, 0.0, violation), loss
 
 
 def standing(problem: Problem, checkpoint: Checkpoint) -> tuple[int, bool, float, float, int]:

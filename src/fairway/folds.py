@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from fairway.checks import positive, whole
+from fairway.checks import positive, short, whole
 from fairway.errors import UsageError
 
 
@@ -40,12 +40,11 @@ class Folds:
         train_size: float | None = None,
     ) -> None:
         if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-            raise UsageError(f"Folds({values!r}): a sequence of numbers, one per fold, is expected")
-        given = list(values)
+            raise UsageError(f"Folds({short(values)}): a sequence of numbers, one per fold, is expected")
         try:
-            self.values = tuple(map(_number, given))
+            self.values = tuple(map(_number, values))
         except (TypeError, ValueError, OverflowError):
-            raise UsageError(f"Folds({given!r}): a sequence of numbers, one per fold, is expected") from None
+            raise UsageError(f"Folds({short(values)}): a sequence of numbers, one per fold, is expected") from None
         if not self.values:
             raise UsageError("Folds([]): the value of at least one fold is expected")
         if (test_size is None) != (train_size is None):

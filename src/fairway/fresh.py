@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway import constraints
-from fairway.checks import is_finite
+from fairway.checks import is_finite, short
 from fairway.constraints.cost import call_seconds
 from fairway.constraints.rows import (
     clusters_of,
@@ -72,10 +72,10 @@ class FreshRows:
     ) -> None:
         if not callable(threshold) and not is_finite(threshold):
             raise UsageError(
-                f"FreshRows: threshold={threshold!r}: a finite number, or a function of the model, is expected"
+                f"FreshRows: threshold={short(threshold)}: a finite number, or a function of the model, is expected"
             )
         if predict is not None and not callable(predict):
-            raise UsageError(f"FreshRows: predict={predict!r}: a function of a model and rows is expected")
+            raise UsageError(f"FreshRows: predict={short(predict)}: a function of a model and rows is expected")
         if not limits:
             raise UsageError(
                 "FreshRows: no metric was given; name one for each limit, as in eod=equalized_odds_difference"
@@ -128,13 +128,13 @@ class FreshRows:
             )
         threshold = self._threshold(model) if callable(self._threshold) else self._threshold
         if not is_finite(threshold):
-            raise UsageError(f"FreshRows: threshold returned {threshold!r}: a finite number is expected")
+            raise UsageError(f"FreshRows: threshold returned {short(threshold)}: a finite number is expected")
         return said >= threshold
 
     def _check(self, name: str, metric: Metric) -> None:
         """Raise a `UsageError` if a limit cannot be evaluated on these rows, whatever the model."""
         if not callable(metric):
-            raise UsageError(f"{name}={metric!r}: a metric, such as equalized_odds_difference, is expected")
+            raise UsageError(f"{name}={short(metric)}: a metric, such as equalized_odds_difference, is expected")
         if cost_metric(metric) is not None:
             return
         if self._groups is None and (metric in METRICS or _needs_groups(metric)):
@@ -196,7 +196,8 @@ def cost_evidence(
     if cost_metric(metric) is constraints.model_size:
         return Exact(float(metric(model)))
     settings, predictor = getattr(metric, "keywords", {}), _predictor(model, predict, "predict")
-    (times,) = call_seconds(predictor, rows, settings.get("batch", 1), blocks=1, calls=_CALLS, seconds=0.0)
+    batch, pin = settings.get("batch", 1), settings.get("pin")
+    (times,) = call_seconds(predictor, rows, batch, blocks=1, calls=_CALLS, seconds=0.0, pin=pin)
     return Quantile(times, settings.get("quantile", 0.95))
 
 

@@ -5,14 +5,15 @@ Rows are only ever appended to shared buffers, so a snapshot is a set of views: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairway import feasibility
+from fairway.derived import Derived, Keys
 from fairway.feasibility import Checkpoint
 from fairway.problem import Problem
 from fairway.space import Space
@@ -37,6 +38,11 @@ class History:
     | `seconds` | (n,) | the cost of the trial, checks included |
     | `noise`, `folds` | (n,) | the noise and the number of `Folds`; NaN and 1 for a plain number |
     | `pending` | (k, d) | points of the running trials |
+    | `given` | (d,) | coordinates that the next point must have, NaN where the sampler is free; None: all are free |
+    | `fronts` | (k, 3 + m) | where metrics are tracked, what each trial's front is made of: row, step, loss, bounds |
+
+    `earlier` are the studies that this one started from, each a history in this study's space with the objective and
+    constraints of its own: its losses and values are those of other data, so only their ranks compare.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), [fw.AtMost("ms", 9.0)], seed=0)
@@ -66,35 +72,102 @@ class History:
     folds: NDArray[np.int64]
     pending: NDArray[np.float64]
     means: Means | None = None  # if trials were reported fold by fold
+    derived: Derived = field(default_factory=Derived, repr=False)  # shared with later snapshots of the same study
+    given: NDArray[np.float64] | None = None
+    earlier: tuple[History, ...] = ()
+    fronts: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 3)), repr=False)
 
     def __len__(self) -> int:
         return len(self.number)
 
     def first(self, n: int) -> History:
         """The snapshot as it was when n trials had finished and none was running."""
-        columns = {item.name: getattr(self, item.name)[:n] for item in fields(self)[3:-2]}
+        columns = {item.name: getattr(self, item.name)[:n] for item in fields(self)[3:-6]}
         if self.means is not None:
             columns["loss"] = columns["lowest"] = self.means.moved(columns["folds"])
-        return replace(self, **columns, pending=self.pending[:0])
+        return replace(self, **columns, pending=self.pending[:0], fronts=self.fronts[self.fronts[:, 0] < n])
+
+    def aimed(self, aim: Mapping[str, float]) -> History:
+        """The snapshot as a search under limits on the tracked metrics sees it; a metric without one is left out.
+
+        Of each trial's own front, the best checkpoint by these limits stands for it. One that is beyond them counts as
+        trained for a step: under such limits it would have been stopped.
+        """
+        if not self.problem.tracked:
+            return self
+        aimed = self.problem.aimed(aim)
+        kept = [i for i, one in enumerate(aimed.constraints) if one.has_limit]
+        problem = Problem(aimed.objective, aimed.limits)
+        loss, step, bounds = self.loss.copy(), self.step.copy(), self.bounds[:, kept]
+        rows, steps, losses = self.fronts[:, 0].astype(np.intp), self.fronts[:, 1], self.fronts[:, 2]
+        found = self.fronts[:, 3:][:, kept]
+        order = np.lexsort((losses, _violations(problem, found), rows))
+        first = order[np.unique(rows[order], return_index=True)[1]]
+        loss[rows[first]], step[rows[first]], bounds[rows[first]] = losses[first], steps[first], found[first]
+        violation = np.where(self.violation > 0.0, self.violation, _violations(problem, bounds))
+        violation[self.failed] = np.nan
+        return replace(
+            self,
+            problem=problem,
+            loss=loss,
+            step=step,
+            values=bounds,
+            bounds=bounds,
+            violation=violation,
+            lowest=np.where(violation == 0.0, loss, self.lowest),
+            reached=np.where(violation > 0.0, 1, self.reached),
+            late=self.late[:, kept],
+            derived=Derived(),
+            fronts=self.fronts[:0],
+        )
+
+    def candidates(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Points (k, d) as `Space.snap` returns them, with the coordinates that are given; at most k of them."""
+        return self.space.snap(x) if self.given is None else self.space.with_given(x, self.given)
 
     def is_new(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Whether each of the points (k, d), as returned by `Space.snap`, is neither tried nor running."""
-        seen = np.concatenate([self.space.fingerprints(self.x), self.space.fingerprints(self.pending)])
-        return ~np.isin(self.space.fingerprints(x), seen)
+        n = len(self)
+        tried = self.derived.first_with(n, lambda since: self.space.fingerprints(self.x[since:]))
+        running = set(self.space.fingerprints(self.pending).tolist()) if len(self.pending) else ()
+        asked = self.space.fingerprints(x).tolist()
+        return np.array([each not in running and tried.get(each, n) >= n for each in asked], np.bool_)
+
+    def ranked(self, name: str, keys: Callable[[int], Keys]) -> NDArray[np.intp]:
+        """The row indices (n,), sorted by columns, the most important first, and then by number; NaN last.
+
+        `keys` computes the columns from a row on. The order is kept under its name, so that after one more trial only
+        that one is placed; `name` must say all that the columns depend on.
+
+        >>> import fairway as fw
+        >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
+        >>> for loss in (0.3, 0.1, 0.2):
+        ...     best = study.tell(study.ask(), loss=loss)
+        >>> history = study.history
+        >>> history.ranked("steps, then loss", lambda since: [history.reached[since:], history.loss[since:]])
+        array([1, 2, 0])
+        """
+        if self.means is not None:  # losses move when folds are added
+            return np.lexsort([*reversed(keys(0))])
+        return self.derived.order(name, len(self), keys)
 
     def beyond(self, i: int) -> NDArray[np.float64]:
         """Each row's excess (n,) over the limit of constraint i, in the metric's unit; inf for NaN, NaN if unknown."""
-        return self._over(self.bounds, i)
+        return self._over("bounds", i)
 
     def late_beyond(self, i: int) -> NDArray[np.float64]:
         """`beyond` late in training: what an untrained model kept is no evidence for a trained one."""
-        return self._over(self.late, i)
+        return self._over("late", i)
 
-    def _over(self, bounds: NDArray[np.float64], i: int) -> NDArray[np.float64]:
+    def _over(self, column: str, i: int) -> NDArray[np.float64]:
         constraint = self.problem.constraints[i]
-        over = constraint.sign * (bounds[:, i] - constraint.threshold)
-        over[np.isnan(over) & np.isinf(self.violation)] = np.inf
-        return np.asarray(over)
+
+        def since(row: int) -> NDArray[np.float64]:
+            over = constraint.sign * (getattr(self, column)[row:, i] - constraint.threshold)
+            over[np.isnan(over) & np.isinf(self.violation[row:])] = np.inf
+            return np.asarray(over)
+
+        return self.derived.column(f"{column} {i}", len(self), since)
 
     @property
     def provisional(self) -> NDArray[np.bool_]:
@@ -125,12 +198,25 @@ class History:
     @property
     def order(self) -> NDArray[np.intp]:
         """The row indices from best to worst: feasible, infeasible, unknown, failed."""
-        return feasibility.order(self.loss, self.violation)
+        return self.top(len(self))
+
+    def top(self, k: int) -> NDArray[np.intp]:
+        """The first k of `order`, or all if there are fewer; with several constraints the rest is not sorted."""
+        if len(self.problem.constraints) > 1:  # what was not measured counts with a median, which moves
+            away = feasibility.distances(self.problem, self.bounds, self.violation)
+            return feasibility.order(self.loss, away, k)
+        order = self.ranked("order", lambda since: feasibility.keys(self.loss[since:], self.violation[since:]))
+        return order[:k]
 
     @property
     def best_first(self) -> NDArray[np.intp]:
         """The row indices of the trials that did not fail, from best to worst."""
         return self.order[: np.count_nonzero(~self.failed)]
+
+
+def _violations(problem: Problem, bounds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The violations (n,) that follow from bounds (n, m), NaN if not measured."""
+    return feasibility.violations(problem, bounds, ~np.isnan(bounds), np.zeros_like(bounds))
 
 
 class Means:
@@ -140,16 +226,31 @@ class Means:
     the folds is corrected by the mean change, from k folds to all, in trials that completed them.
     """
 
-    def __init__(self) -> None:
-        self._raw: list[float] = []  # the loss of each row, as measured
-        self._of: list[int] = []
-        self._changes: list[tuple[int, int, int, float]] = []  # row, folds, folds in all, loss minus that after `folds`
+    COLUMNS = "raw", "of", "changes"
+
+    def __init__(
+        self, raw: Sequence[float] = (), of: Sequence[int] = (), changes: Sequence[tuple[int, int, int, float]] = ()
+    ) -> None:
+        self._raw = list(raw)  # the loss of each row, as measured
+        self._of = list(of)
+        self._changes = list(changes)  # row, folds, folds in all, loss minus that after `folds`
 
     def append(self, loss: float, of: int, some: Mapping[int, float]) -> None:
         """Add a row; if it has all folds, `some` gives its losses after fewer."""
         self._changes += [(len(self._raw), folds, of, loss - mean) for folds, mean in some.items()]
         self._raw.append(loss)
         self._of.append(of)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """What it was made of, as arrays by name."""
+        parts = (np.array(self._raw), np.array(self._of, np.int64), np.array(self._changes).reshape(-1, 4))
+        return dict(zip(self.COLUMNS, parts, strict=True))
+
+    def without(self, row: int) -> Means:
+        """The same without one row."""
+        kept = (change for change in self._changes if change[0] != row)
+        changes = [(at - (at > row), folds, of, change) for at, folds, of, change in kept]
+        return Means(self._raw[:row] + self._raw[row + 1 :], self._of[:row] + self._of[row + 1 :], changes)
 
     def of(self, n: int) -> NDArray[np.int64]:
         """The final number of folds, for each of the first n rows."""
@@ -174,6 +275,17 @@ _KINDS = {
 }
 
 
+class _Row(NamedTuple):
+    """A trial that is added to the columns, and its place among those with missing folds: see `Means`."""
+
+    cells: Mapping[str, object]
+    loss: float
+    of: int
+    some: Mapping[int, float]
+    front: Sequence[Sequence[float]] = ()  # step, loss and bounds of each checkpoint on its own front
+    by_fold: bool = False
+
+
 class Columns:
     """The growing buffers behind `History`."""
 
@@ -184,8 +296,12 @@ class Columns:
             name: np.empty((64, *shapes.get(name, ())), kind) for kind, names in _KINDS.items() for name in names
         }
         self._n = 0
+        self._fronts: list[list[float]] = []  # row, step, loss and bounds of what is on a trial's own front
         self._means = Means()
         self._by_fold = False  # whether any trial was reported fold by fold
+        self._derived = Derived()
+        self._earlier: Callable[[], Mapping[str, NDArray[Any]]] | None = None  # rows that were not read yet
+        self._waiting: list[_Row] = []  # what came after them
 
     def append(
         self,
@@ -199,20 +315,19 @@ class Columns:
         peak: Checkpoint | None = None,
         late: Checkpoint | None = None,
         reached: int = 0,
+        front: Sequence[Checkpoint] = (),
     ) -> None:
         """Add a finished trial; a failed one has no checkpoint.
 
         `some` maps numbers of folds to the objective at that point, while others were missing. `peak`, `late` and
-        `reached` are what the columns `lowest`, `late` and `reached` are made of, by default the checkpoint.
+        `reached` are what the columns `lowest`, `late` and `reached` are made of, by default the checkpoint; `front` is
+        what `fronts` is made of.
         """
-        if self._n == len(self._buffers["number"]):
-            for name, old in self._buffers.items():
-                self._buffers[name] = np.concatenate([old, np.empty_like(old)])
         cells: dict[str, object] = {"number": number, "x": x, "seconds": seconds, "partial": partial}
         if checkpoint is None:
             cells |= dict.fromkeys(("loss", "values", "bounds", "violation", "lowest", "late", "noise"), np.nan)
             cells |= {"failed": True, "step": 0, "reached": 0, "folds": 0}
-            self._means.append(np.nan, 0, {})
+            row = _Row(cells, np.nan, 0, {})
         else:
             amount, sign = feasibility.known(self._problem, checkpoint), self._problem.objective.sign
             hidden = checkpoint.provisional and not amount  # while folds are missing, only a violation is known
@@ -232,11 +347,66 @@ class Columns:
                 "folds": checkpoint.folds,
             }
             before = {} if checkpoint.provisional else {k: sign * mean for k, mean in (some or {}).items()}
-            self._means.append(sign * checkpoint.objective, checkpoint.of, before)
-            self._by_fold = self._by_fold or checkpoint.provisional
-        for name, cell in cells.items():
+            marks = [[one.step, sign * one.objective, *self._bounds(one.values, one.errors)] for one in front]
+            provisional = checkpoint.provisional
+            row = _Row(cells, sign * checkpoint.objective, checkpoint.of, before, marks, by_fold=provisional)
+        if self._earlier is None:
+            self._put(row)
+        else:
+            self._waiting.append(row)
+
+    def _put(self, row: _Row) -> None:
+        if self._n == len(self._buffers["number"]):
+            self._grow()
+        self._fronts += [[self._n, *mark] for mark in row.front]
+        for name, cell in row.cells.items():
             self._buffers[name][self._n] = cell
         self._n += 1
+        self._means.append(row.loss, row.of, row.some)
+        self._by_fold = self._by_fold or row.by_fold
+
+    def _grow(self) -> None:
+        for name, old in self._buffers.items():
+            self._buffers[name] = np.concatenate([old, np.empty((max(64, len(old)), *old.shape[1:]), old.dtype)])
+
+    def remove(self, number: int) -> None:
+        """Take a trial out, and leave the snapshots as they are."""
+        self._read()
+        row = self._buffers["number"][: self._n].tolist().index(number)
+        self._buffers = {name: np.delete(buffer, row, axis=0) for name, buffer in self._buffers.items()}
+        self._n, self._means, self._derived = self._n - 1, self._means.without(row), Derived()
+        self._fronts = [[at - (at > row), *rest] for at, *rest in self._fronts if at != row]
+
+    def rows(self) -> dict[str, NDArray[Any]]:
+        """All that is known, as arrays by name."""
+        self._read()
+        columns = {name: buffer[: self._n] for name, buffer in self._buffers.items()}
+        return columns | self._means.columns() | {"fronts": self._front_table()}
+
+    def _front_table(self) -> NDArray[np.float64]:
+        return np.array(self._fronts, np.float64).reshape(-1, 3 + len(self._problem.constraints))
+
+    def fill(self, earlier: Callable[[], Mapping[str, NDArray[Any]]]) -> None:
+        """Know what another one did (its `rows`), once somebody looks; for columns that are empty."""
+        self._earlier = earlier
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For a copy, which does not grow with this one."""
+        return {**self.__dict__, "_waiting": list(self._waiting), "_fronts": list(self._fronts)}
+
+    def _read(self) -> None:
+        """Read the rows that another one had, if there are any, and add what came since."""
+        if self._earlier is None:
+            return
+        rows = self._earlier()
+        self._buffers = {name: np.array(rows[name], buffer.dtype) for name, buffer in self._buffers.items()}
+        self._n = len(rows["number"])
+        self._fronts = rows["fronts"].tolist()
+        self._means = Means(*(rows[name].tolist() for name in Means.COLUMNS))
+        self._by_fold = bool((rows["of"] > rows["folds"]).any())
+        self._earlier, waiting, self._waiting = None, self._waiting, []
+        for row in waiting:
+            self._put(row)
 
     def _bounds(self, values: Sequence[float | None], errors: Sequence[float | None]) -> list[float]:
         known = [np.nan if value is None else value for value in values]
@@ -245,10 +415,13 @@ class Columns:
 
     def snapshot(self, pending: Sequence[NDArray[np.float64]]) -> History:
         """The rows so far, as read-only views."""
+        self._read()
         views = {name: buffer[: self._n] for name, buffer in self._buffers.items()}
         views["pending"] = np.array(pending, np.float64).reshape(len(pending), len(self._space))
         for view in views.values():
             view.flags.writeable = False
         if self._by_fold:
             views["loss"] = views["lowest"] = self._means.moved(views["folds"])
-        return History(self._space, self._problem, self._seed, **views, means=self._means if self._by_fold else None)
+        means = self._means if self._by_fold else None
+        parts = {"means": means, "derived": self._derived, "fronts": self._front_table()}
+        return History(self._space, self._problem, self._seed, **views, **parts)  # type: ignore[arg-type]

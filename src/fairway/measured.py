@@ -8,7 +8,7 @@ from functools import partial
 from statistics import NormalDist
 from typing import Self, TypeAlias
 
-from fairway.checks import fraction, is_number, whole
+from fairway.checks import fraction, is_number, short, whole
 from fairway.errors import UsageError
 
 Bound: TypeAlias = Callable[[float], float]
@@ -22,7 +22,8 @@ class Measured(float):
     constraint with `confidence=` the upper bound is compared with the limit (`AtLeast`: the lower bound): by default
     the value plus or minus z errors. A metric with a better bound gives it as a function of the confidence, `upper` or
     `lower`. `rows` is the number of rows behind the value, if there are rows. Multiplied or divided by a positive
-    number, as for another unit, it keeps all that; other arithmetic gives plain numbers.
+    number, as for another unit, it keeps all that; other arithmetic gives plain numbers. `note` says in what company it
+    was measured, such as "beside 1 other worker"; a trial that reports it keeps that as a note.
 
     >>> import fairway as fw
     >>> gap = fw.Measured(0.08, error=0.01, rows=2000)
@@ -30,7 +31,7 @@ class Measured(float):
     (Measured(0.08, error=0.01), 1.08, Measured(8, error=1), 0.096)
     """
 
-    __slots__ = ("_lower", "_upper", "error", "rows")
+    __slots__ = ("_lower", "_upper", "error", "note", "rows")
 
     def __new__(
         cls,
@@ -40,25 +41,29 @@ class Measured(float):
         rows: int | None = None,
         upper: Bound | None = None,
         lower: Bound | None = None,
+        note: str = "",
     ) -> Self:
         """Check the numbers."""
         if not is_number(value):
-            raise UsageError(f"Measured({value!r}): a number is expected")
+            raise UsageError(f"Measured({short(value)}): a number is expected")
         if not is_number(error) or not (0.0 <= error < math.inf or math.isnan(error) and math.isnan(value)):
             raise UsageError(
-                f"Measured({float(value):.6g}, error={error!r}): a finite number of at least 0 is expected"
+                f"Measured({float(value):.6g}, error={short(error)}): a finite number of at least 0 is expected"
             )
         for name, given in (("upper", upper), ("lower", lower)):
             if given is not None and not callable(given):
-                raise UsageError(f"Measured: {name}={given!r}: a function of the confidence is expected")
+                raise UsageError(f"Measured: {name}={short(given)}: a function of the confidence is expected")
+        if not isinstance(note, str):
+            raise UsageError(f"Measured: note={short(note)}: a text is expected")
         measured = super().__new__(cls, value)
         measured.error = float(error)
         measured.rows = None if rows is None else whole(rows, "rows")
-        measured._upper, measured._lower = upper, lower
+        measured._upper, measured._lower, measured.note = upper, lower, note
         return measured
 
     error: float
     rows: int | None
+    note: str
     _upper: Bound | None
     _lower: Bound | None
 
@@ -91,7 +96,9 @@ class Measured(float):
         if isinstance(factor, Measured) or not is_number(factor) or not 0.0 < factor < math.inf:
             return float(self) * (float(factor) if isinstance(factor, Measured) else factor)
         upper, lower = (None if own is None else partial(_scaled, own, factor) for own in (self._upper, self._lower))
-        return Measured(float(self) * factor, self.error * factor, rows=self.rows, upper=upper, lower=lower)
+        return Measured(
+            float(self) * factor, self.error * factor, rows=self.rows, upper=upper, lower=lower, note=self.note
+        )
 
     __rmul__ = __mul__
 
@@ -104,11 +111,13 @@ class Measured(float):
         return f"Measured({float(self):.6g}, error={self.error:.3g})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _again, (float(self), self.error, self.rows, self._upper, self._lower)
+        return _again, (float(self), self.error, self.rows, self._upper, self._lower, self.note)
 
 
-def _again(value: float, error: float, rows: int | None, upper: Bound | None, lower: Bound | None) -> Measured:
-    return Measured(value, error, rows=rows, upper=upper, lower=lower)
+def _again(
+    value: float, error: float, rows: int | None, upper: Bound | None, lower: Bound | None, note: str = ""
+) -> Measured:
+    return Measured(value, error, rows=rows, upper=upper, lower=lower, note=note)
 
 
 def _scaled(bound: Bound, factor: float, confidence: float) -> float:

@@ -20,11 +20,15 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import is_finite, is_number
+from fairway.checks import flag, is_finite, is_number, short
+from fairway.conditions import Function
 from fairway.errors import UsageError
 
 Value: TypeAlias = bool | int | float | str | None
 """The type of a parameter's value: a JSON scalar."""
+
+When: TypeAlias = Mapping[str, Value | Sequence[Value]] | Function
+"""When a parameter is active: the values of others, all of which must match, or a function of those declared above."""
 
 _DIGITS = 10
 _NARROWEST = 1e-9  # width over magnitude; in a narrower range a double has too few digits
@@ -39,8 +43,8 @@ class Parameter(ABC):
 
     @property
     @abstractmethod
-    def when(self) -> Mapping[str, Value | Sequence[Value]] | None:
-        """The values of other parameters for which this one is active; None if it always is."""
+    def when(self) -> When | None:
+        """When this one is active; None if it always is."""
 
     @abstractmethod
     def check(self, value: object) -> Value:
@@ -50,6 +54,11 @@ class Parameter(ABC):
     @abstractmethod
     def size(self) -> float:
         """The number of distinct values, each with its cell; infinity if continuous."""
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all cells are as wide in the cube, so that the base's `snap` holds; also if there are none."""
+        return True
 
     @abstractmethod
     def _cell(self, value: Any) -> int:
@@ -89,7 +98,7 @@ class _Number(Parameter):
     _: KW_ONLY
     log: bool = False
     step: float | None = None
-    when: Mapping[str, Value | Sequence[Value]] | None = None
+    when: When | None = None
     _margin: ClassVar[float] = 0.0  # from a bound to the outer edge of its cell
 
     def __post_init__(self) -> None:
@@ -97,7 +106,8 @@ class _Number(Parameter):
         low, high = self.low, self.high
         for bound in (low, high):
             if not isinstance(bound, kind) or not is_finite(bound):
-                raise UsageError(f"{self._name}: bounds must be {what} numbers, not {bound!r}")
+                raise UsageError(f"{self._name}: bounds must be {what} numbers, not {short(bound)}")
+        flag(self.log, f"{self._name}: log")
         if low >= high:
             swapped = f"did you mean {type(self).__name__}({high}, {low})?"
             hint = swapped if low > high else "a constant is not a parameter"
@@ -108,7 +118,7 @@ class _Number(Parameter):
         object.__setattr__(self, "high", plain(high))
         if self.step is not None or isinstance(self, Int):
             if not isinstance(self.step, kind) or not is_finite(self.step) or not self.step > 0:
-                raise UsageError(f"{self._name}: step={self.step!r}: a positive number is expected")
+                raise UsageError(f"{self._name}: step={short(self.step)}: a positive number is expected")
             self._check_cells(self.step)
             object.__setattr__(self, "step", plain(self.step))
 
@@ -124,7 +134,7 @@ class _Number(Parameter):
 
     @property
     def _name(self) -> str:
-        return f"{type(self).__name__}({self.low}, {self.high})"
+        return f"{type(self).__name__}({short(self.low)}, {short(self.high)})"
 
     @property
     def _logs(self) -> tuple[float, float]:
@@ -169,13 +179,15 @@ class Float(_Number):
 
     def check(self, value: object) -> float:
         if not is_number(value) or not self.low <= float(value) <= self.high:
-            raise UsageError(f"{value!r}: a number from {self.low} to {self.high} is expected")
+            raise UsageError(f"{short(value)}: a number from {self.low} to {self.high} is expected")
         x = float(value)
         if self.step is None:
             return x
         snapped = self._value(self._cell(x))
         if abs(snapped - x) > 1e-6 * self.step:
-            raise UsageError(f"{value!r}: a multiple of {self.step} above {self.low} is expected; nearest: {snapped}")
+            raise UsageError(
+                f"{short(value)}: a multiple of {self.step} above {self.low} is expected; nearest: {snapped}"
+            )
         return snapped
 
     def decode(self, u: float) -> Value:
@@ -191,7 +203,10 @@ class Float(_Number):
             width, magnitude = self.high - self.low, max(abs(self.low), abs(self.high))
             decimals = min(_DIGITS - math.ceil(math.log10(width)), 14 - math.ceil(math.log10(magnitude)))
             x = round(self.low + u * width, decimals)
-        return min(max(x, self.low), self.high)
+        again = self.encode(min(max(x, self.low), self.high))
+        if 0.0 < again < 1.0:
+            return x
+        return self.low if again <= 0.0 else self.high  # nothing in the cube tells x from this bound
 
     def _cell(self, value: float) -> int:
         assert self.step is not None
@@ -230,13 +245,17 @@ class Int(_Number):
 
     def check(self, value: object) -> int:
         if not is_number(value) or not float(value).is_integer() or not self.low <= int(value) <= self.high:
-            raise UsageError(f"{value!r}: a whole number from {self.low} to {self.high} is expected")
+            raise UsageError(f"{short(value)}: a whole number from {self.low} to {self.high} is expected")
         if (int(value) - self.low) % self.step:
-            raise UsageError(f"{value!r}: {self.low} plus a multiple of {self.step} is expected")
+            raise UsageError(f"{short(value)}: {self.low} plus a multiple of {self.step} is expected")
         return int(value)
 
     def decode(self, u: float) -> Value:
         return min(max(round(self._unlog(u)), self.low), self.high) if self.log else super().decode(u)
+
+    @property
+    def is_even(self) -> bool:
+        return not self.log
 
     def _cell(self, value: int) -> int:
         return (value - self.low) // self.step
@@ -269,16 +288,18 @@ class Choice(Parameter):
     options: Sequence[Value]
     _: KW_ONLY
     ordered: bool = False
-    when: Mapping[str, Value | Sequence[Value]] | None = None
+    when: When | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.options, str | bytes | Mapping) or not isinstance(self.options, Sequence):
-            raise UsageError(f"Choice({self.options!r}): a list of options is expected, for example Choice(['a', 'b'])")
+            raise UsageError(
+                f"Choice({short(self.options)}): a list of options is expected, for example Choice(['a', 'b'])"
+            )
         object.__setattr__(self, "options", tuple(_plain(option) for option in self.options))
         if not self.options:
             raise UsageError("Choice([]): at least one option is expected")
         if len(self._cells) < len(self.options):
-            raise UsageError(f"Choice({list(self.options)!r}): each option may be listed once")
+            raise UsageError(f"Choice({short(list(self.options))}): each option may be listed once")
 
     @cached_property
     def _cells(self) -> dict[tuple[type, object], int]:
@@ -293,7 +314,7 @@ class Choice(Parameter):
             plain = _plain(value)
             if identity(plain) in self._cells:
                 return plain
-        raise UsageError(f"{value!r}: one of {shortened(self.options)} is expected")
+        raise UsageError(f"{short(value)}: one of {shortened(self.options)} is expected")
 
     def _cell(self, value: Value) -> int:
         return self._cells[identity(value)]
@@ -317,9 +338,11 @@ def _plain(value: object) -> Value:
             break
     else:
         if value is not None:
-            raise UsageError(f"Choice: {value!r}: a JSON scalar is expected; use names and look the objects up by name")
+            raise UsageError(
+                f"Choice: {short(value)}: a JSON scalar is expected; use names and look the objects up by name"
+            )
     if isinstance(value, float) and not math.isfinite(value):
-        raise UsageError(f"Choice: {value!r}: JSON has no such number; use names and look the numbers up by name")
+        raise UsageError(f"Choice: {short(value)}: JSON has no such number; use names and look the numbers up by name")
     return value
 
 

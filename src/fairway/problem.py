@@ -2,17 +2,19 @@
 
 A *constraint* is what the user declares, `AtMost("eod", 0.1)`; its *limit* is the number, 0.1. Inside fairway an
 objective is always a loss (lower is better) and a constraint an excess over the limit (positive is violated); the two
-signs defined here convert them.
+signs defined here convert them. A metric that is *tracked*, `Track("ms")`, is measured like a constraint's and has no
+limit yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
-from fairway.checks import confidence, is_finite
+from fairway.checks import MOST, confidence, flag, is_finite, number, short
 from fairway.errors import UsageError
 from fairway.measured import quantile
 
@@ -32,7 +34,9 @@ class Objective:
     def __post_init__(self) -> None:
         _check_metric(self, self.metric)
         if self.best is not None and not is_finite(self.best):
-            raise UsageError(f"{type(self).__name__}({self.metric!r}, best={self.best!r}): a finite number is expected")
+            raise UsageError(
+                f"{type(self).__name__}({short(self.metric)}, best={short(self.best)}): a finite number is expected"
+            )
         _as_float(self, "best")
 
 
@@ -62,33 +66,49 @@ class Maximize(Objective):
 
 @dataclass(frozen=True)
 class Constraint:
-    """A metric and its limit, `threshold`: the base of `AtMost` and `AtLeast`.
+    """A metric and its limit, `threshold`: the base of `AtMost`, `AtLeast` and, without a limit, `Track`.
 
     `scale` is the unit in which the violations of several constraints are added up: by default |threshold|, or 1 if
-    that is 0. It stays fixed during a study, so that ranks never change.
+    that is 0. It stays fixed during a study, also when `study.set_limit` changes the limit.
 
     With a `confidence`, such as 0.9, the metric comes as `Measured` (or `Folds`), and a checkpoint counts as feasible
     when the bound of its value at that confidence is within the limit: a margin for each checkpoint, computed from its
     own error. It is no guarantee, since a search picks the checkpoint that looks best; `study.certify` gives one.
+
+    `cost` is the price of one check in training steps, such as 5.0. Where the stopper's interval is a number or "end",
+    it stands in for measured seconds, so that no decision reads the clock: constraints are checked in the order of
+    chance of violation per cost, one without a `cost` counting as a step, and `Pilot` keeps declared costs within its
+    share `checks`. With an adaptive interval costs are measured.
+
+    `alone` is for a metric such as a latency, which depends on what else the machine does. If the best checkpoint was
+    measured while others ran, `optimize` trains it again when its workers are done, measures it with nobody beside it,
+    and takes that value, unless it is worse and other programs were there; if it breaks the limit, the next best
+    follows.
     """
 
     metric: str
     threshold: float
     scale: float | None = None
     confidence: float | None = None
+    cost: float | None = None
+    alone: bool = False
     sign: ClassVar[float]  # sign * (value - threshold) > 0 if the constraint is violated
     breach: ClassVar[str]  # the comparison that a violating value satisfies, for messages
+    has_limit: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_metric(self, self.metric)
         kind = type(self).__name__
-        if not is_finite(self.threshold):
-            raise UsageError(f"{kind}({self.metric!r}, {self.threshold!r}): a finite threshold is expected")
+        if self.has_limit and not is_finite(self.threshold):
+            raise UsageError(f"{kind}({short(self.metric)}, {short(self.threshold)}): a finite threshold is expected")
         if self.scale is not None and not (is_finite(self.scale) and self.scale > 0):
-            raise UsageError(f"{kind}({self.metric!r}): scale={self.scale!r}: a positive number is expected")
+            raise UsageError(f"{kind}({short(self.metric)}): scale={short(self.scale)}: a positive number is expected")
         if self.confidence is not None:
-            confidence(self.confidence, f"{kind}({self.metric!r}): confidence")
-        _as_float(self, "threshold", "scale", "confidence")
+            confidence(self.confidence, f"{kind}({short(self.metric)}): confidence")
+        if self.cost is not None:
+            number(self.cost, f"{kind}({short(self.metric)}): cost", what=_COST, within=lambda cost: 0 < cost <= MOST)
+        flag(self.alone, f"{kind}({short(self.metric)}): alone")
+        _as_float(self, "threshold", "scale", "confidence", "cost")
 
     @cached_property
     def z(self) -> float:
@@ -107,7 +127,7 @@ class AtMost(Constraint):
 
     >>> import fairway as fw
     >>> fw.AtMost("eod", 0.25)
-    AtMost(metric='eod', threshold=0.25, scale=None, confidence=None)
+    AtMost(metric='eod', threshold=0.25, scale=None, confidence=None, cost=None, alone=False)
     >>> round(fw.AtMost("eod", 0.25, confidence=0.9).z, 2)  # errors
     1.28
     """
@@ -130,6 +150,45 @@ class AtLeast(Constraint):
 
 
 @dataclass(frozen=True)
+class Track(Constraint):
+    """A metric that is measured and has no limit yet; smaller is better, or larger with `larger=True`.
+
+    The search then looks for the *front*: the checkpoints of which no other is as good in the objective and in every
+    tracked metric. `study.front` lists it. Once you know which limit you want, `study.set_limit(ms=20.0)` makes the
+    metric a limit, and the search goes on there. A tracked metric may come as a callable, as a constraint's does: it is
+    called where the checkpoint would be on the front. `cost` is that of a constraint.
+
+    >>> import fairway as fw
+    >>> fw.Track("ms"), fw.Track("recall", larger=True)
+    (Track(metric='ms', cost=None, larger=False), Track(metric='recall', cost=None, larger=True))
+    """
+
+    threshold: float = field(default=math.inf, init=False, repr=False)
+    scale: float | None = field(default=None, init=False, repr=False)
+    confidence: float | None = field(default=None, init=False, repr=False)
+    cost: float | None = field(default=None, kw_only=True)
+    alone: bool = field(default=False, init=False, repr=False)
+    larger: bool = field(default=False, kw_only=True)
+    has_limit: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        flag(self.larger, f"Track({short(self.metric)}): larger")
+        sides = AtLeast if self.larger else AtMost
+        for name, value in (("threshold", sides.sign * math.inf), ("sign", sides.sign), ("breach", sides.breach)):
+            object.__setattr__(self, name, value)
+
+    def limited(self, threshold: float) -> AtMost | AtLeast:
+        """The constraint that the metric keeps a limit.
+
+        >>> import fairway as fw
+        >>> fw.Track("ms").limited(20.0)
+        AtMost(metric='ms', threshold=20.0, scale=None, confidence=None, cost=None, alone=False)
+        """
+        return (AtLeast if self.larger else AtMost)(self.metric, threshold, cost=self.cost)
+
+
+@dataclass(frozen=True)
 class Problem:
     """An objective and its constraints: all that a stopper knows about a study.
 
@@ -140,26 +199,82 @@ class Problem:
 
     objective: Objective
     constraints: Sequence[Constraint] = ()
+    columns: Sequence[str] = field(default=(), repr=False)
+    """The metrics beside the objective that a log has columns for: the constraints', and those whose limit was dropped.
+
+    Constraints come in the order of their columns.
+    """
 
     def __post_init__(self) -> None:
         if not isinstance(self.objective, Objective):
-            raise UsageError(f"objective={self.objective!r}: Minimize('metric') or Maximize('metric') is expected")
+            raise UsageError(f"objective={short(self.objective)}: Minimize('metric') or Maximize('metric') is expected")
         given = [self.constraints] if isinstance(self.constraints, Constraint) else self.constraints
         if isinstance(given, str) or not isinstance(given, Iterable):
-            raise UsageError(f"constraints={given!r}: a list of AtMost('metric', limit) or AtLeast(...) is expected")
-        constraints = tuple(given)
+            raise UsageError(
+                f"constraints={short(given)}: a list of AtMost('metric', limit) or AtLeast(...) is expected"
+            )
+        try:
+            constraints = tuple(given)
+        except TypeError:  # an array of no dimension says that it is iterable
+            raise UsageError(f"constraints={short(given)}: a list of AtMost('metric', limit) is expected") from None
         for constraint in constraints:
             if not isinstance(constraint, Constraint):
-                raise UsageError(f"constraints: {constraint!r}: AtMost('metric', limit) or AtLeast(...) is expected")
+                raise UsageError(
+                    f"constraints: {short(constraint)}: AtMost('metric', limit) or AtLeast(...) is expected"
+                )
         object.__setattr__(self, "constraints", constraints)
+        object.__setattr__(self, "columns", tuple(self.columns) or self.metrics[1:])
+        self._refuse_twice()
+
+    def _refuse_twice(self) -> None:
         for i, metric in enumerate(self.metrics):
-            if metric in self.metrics[:i]:
-                raise UsageError(f"two metrics are named {metric!r}: a different name for each is expected")
+            if metric not in self.metrics[:i]:
+                continue
+            if any(one.metric == metric for one in self.tracked):
+                what = "the objective" if metric == self.objective.metric else "tracked twice, or limited too"
+                raise UsageError(f"Track({short(metric)}): {short(metric)} is {what}; name each metric once")
+            raise UsageError(f"two metrics are named {short(metric)}: a different name for each is expected")
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """The name of the objective's metric, then those of the constraints."""
         return (self.objective.metric, *(constraint.metric for constraint in self.constraints))
+
+    @property
+    def reportable(self) -> tuple[str, ...]:
+        """Every metric that a report may have: a metric whose limit was dropped may still come."""
+        return (self.objective.metric, *self.columns)
+
+    @cached_property
+    def limits(self) -> tuple[Constraint, ...]:
+        """The constraints that have a limit."""
+        return tuple(one for one in self.constraints if one.has_limit)
+
+    @cached_property
+    def tracked(self) -> tuple[Track, ...]:
+        """The metrics that have none yet."""
+        return tuple(one for one in self.constraints if isinstance(one, Track))
+
+    def aimed(self, aim: Mapping[str, float]) -> Problem:
+        """The problem of a trial that aims at limits on tracked metrics.
+
+        >>> import fairway as fw
+        >>> fw.Problem(fw.Maximize("auc"), [fw.Track("ms")]).aimed({"ms": 20.0}).limits[0].threshold
+        20.0
+        """
+        if not self.tracked or not aim:
+            return self
+        limited = [
+            one.limited(aim[one.metric]) if isinstance(one, Track) and one.metric in aim else one
+            for one in self.constraints
+        ]
+        return Problem(self.objective, limited, self.columns)
+
+    @cached_property
+    def places(self) -> tuple[int, ...] | None:
+        """The column of each constraint; None where every column is a constraint's."""
+        places = tuple(self.columns.index(constraint.metric) for constraint in self.constraints)
+        return None if places == tuple(range(len(self.columns))) else places
 
 
 def _as_float(owner: object, *names: str) -> None:
@@ -170,11 +285,14 @@ def _as_float(owner: object, *names: str) -> None:
             object.__setattr__(owner, name, float(value))
 
 
+_COST = "a positive, finite number of training steps"
 _RESERVED = ("step", "checkpoint", "failed")  # arguments of report and tell
 
 
 def _check_metric(owner: object, metric: object) -> None:
     if not isinstance(metric, str) or not metric:
-        raise UsageError(f"{type(owner).__name__}({metric!r}): the name of a metric is expected")
+        raise UsageError(f"{type(owner).__name__}({short(metric)}): the name of a metric is expected")
     if metric in _RESERVED:
-        raise UsageError(f"{type(owner).__name__}({metric!r}): the name is reserved for an argument of report or tell")
+        raise UsageError(
+            f"{type(owner).__name__}({short(metric)}): the name is reserved for an argument of report or tell"
+        )

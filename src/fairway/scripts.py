@@ -44,7 +44,7 @@ def load_fresh(
     """
     study, module = _study(target)
     name = evaluate or _first(module, _FRESH) or _only_fresh_rows(module)
-    given = _made(_attribute(module, name))
+    given = _made(_attribute(module, name, lambda value: isinstance(value, FreshRows) or _is_own(module, value)))
     if not callable(given):
         kind = type(given).__name__
         raise UsageError(f"{name} in {module.__file__} is {kind}: fw.FreshRows or a function of a model is expected")
@@ -54,7 +54,7 @@ def load_fresh(
 def _study(target: str) -> tuple[Study, ModuleType]:
     path, _, name = target.partition(":")
     module = _module(Path(path))
-    study = _made(_attribute(module, name or "study"))
+    study = _made(_attribute(module, name or "study", lambda value: isinstance(value, Study)))
     if not isinstance(study, Study):
         raise UsageError(f"{name or 'study'} in {path} is {type(study).__name__}: a fairway.Study is expected")
     return study, module
@@ -69,7 +69,7 @@ def _function(module: ModuleType, given: str | None, option: str) -> Callable[[T
     path, name = module.__file__, given or _first(module, _FUNCTIONS)
     if name is None:
         raise UsageError(f"{path} has none of the functions {', '.join(_FUNCTIONS)}: name yours with {option}")
-    chosen = _attribute(module, name)
+    chosen = _attribute(module, name, lambda value: _is_own(module, value))
     if not callable(chosen):
         raise UsageError(f"{name} in {path} is {type(chosen).__name__}: a function of a trial is expected")
     return chosen  # type: ignore[no-any-return]
@@ -108,10 +108,15 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _attribute(module: ModuleType, name: str) -> Any:
+def _is_own(module: ModuleType, value: Any) -> bool:
+    """Whether a value is a function that a module defines."""
+    return inspect.isfunction(value) and value.__module__ == module.__name__
+
+
+def _attribute(module: ModuleType, name: str, fits: Callable[[Any], bool]) -> Any:
+    """What a module has under a name; where it has nothing, the sentence names what would fit."""
     try:
         return getattr(module, name)
     except AttributeError:
-        studies = [each for each, value in vars(module).items() if isinstance(value, Study)]
-        hint = f"; it has {', '.join(studies)}" if studies else ""
-        raise UsageError(f"{module.__file__} has no {name!r}{hint}") from None
+        others = [each for each, value in vars(module).items() if fits(value)]
+        raise UsageError(f"{module.__file__} has no {name!r}; it has {', '.join(others) or 'none'}") from None

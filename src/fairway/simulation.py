@@ -59,10 +59,10 @@ def simulate(
 
     The study's terminator may end it earlier: no more trials begin, and those running finish.
 
-    The sampler proposes, and the nearest recorded configuration not yet run is trained; `Random` draws uniformly from
-    those left. `constraint_price` is the price of one check in mean steps, one number or one for each constraint.
-    Workers share one referee; with `staleness` (seconds) each decides from its own, and they exchange reports at that
-    interval and when a trial begins or ends. A second call on the same study resumes with what is left.
+    The sampler proposes, or the queue has one, and the nearest recorded configuration not yet run is trained; `Random`
+    draws uniformly from those left. `constraint_price` is the price of one check in mean steps, one number or one for
+    each constraint. Workers share one referee; with `staleness` (seconds) each decides from its own, and they exchange
+    reports at that interval and when a trial begins or ends. A second call on the same study resumes with what is left.
 
     >>> import fairway as fw, numpy as np
     >>> recording = fw.Recording(
@@ -118,8 +118,6 @@ class _Simulator:
         self._left = np.ones(len(recording), bool)  # not run yet
         for course in owner.ledger.courses:
             self._left[recording.index.get(key(course.params), [])] = False
-        for waiting in owner.ledger.queue:
-            self._find(waiting.params)
         self._running: dict[int, _Running] = {}
         incumbent = owner.referee.incumbent
         self._best_loss = math.inf if incumbent is None else incumbent.loss
@@ -173,24 +171,17 @@ class _Simulator:
         sampler = self._owner.identity.sampler
         assert sampler is not None
 
-        def propose(number: int) -> Mapping[str, Value]:
+        def propose(number: int, given: Mapping[str, Value], aim: Mapping[str, float]) -> Mapping[str, Value]:
             rng, left = stream(self._owner.seed, number, "sampler"), np.flatnonzero(self._left)
-            place = sampler.choose(owner.ledger.history(), self._recording.x[left], rng)
+            place = sampler.next_recorded(owner.history(given, aim), self._recording.x[left], rng)
             return self._recording.params(int(left[place]))
 
         trial = owner.ask(propose)
-        k = self._find(trial.params)
+        k = self._recording.index[key(trial.params)]
         self._left[k] = False
         running = self._running[trial.number] = _Running(owner, trial, k)
         trial.driver.begin(int(self._recording.total_steps[k]))
         self._train(running)
-
-    def _find(self, params: Mapping[str, Value]) -> int:
-        """The recorded configuration, not yet run, with these parameters."""
-        k = self._recording.index.get(key(params))
-        if k is None or not self._left[k]:
-            raise UsageError(f"the recording has no configuration {params!r} left; enqueue one of recording.params(k)")
-        return k
 
     def _schedule(self, at: int, running: _Running, observation: Observation | None) -> None:
         self._scheduled += 1  # breaks ties in the order of scheduling

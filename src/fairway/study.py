@@ -2,72 +2,67 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from fairway import hashing
-from fairway.checks import instance, whole
+from fairway import hashing, hints
+from fairway.checks import at_least_zero, instance, short, whole
 from fairway.constraints.rows import group_names, numbered_groups
 from fairway.engine.certification import latest
-from fairway.engine.events import Enqueued, Searched, Status
+from fairway.engine.checkpoints import CheckpointReader
+from fairway.engine.costs import Costs, costs
+from fairway.engine.events import Searched, Status
+from fairway.engine.frames import Library, frame
+from fairway.engine.glance import glance
 from fairway.engine.identity import Identity
+from fairway.engine.keep import Keep
 from fairway.engine.log import Log
 from fairway.engine.measurement import Given
+from fairway.engine.outage import PATIENCE
 from fairway.engine.owner import Owner
-from fairway.engine.record import Best, TrialRecord, table
+from fairway.engine.record import Best, TrialRecord, checkpoint_of, table
 from fairway.engine.trial import Trial, jsonable_notes
-from fairway.errors import MissingDependency, UsageError
+from fairway.engine.what_if import WhatIf, on_front, what_if
+from fairway.errors import UsageError
 from fairway.history import History
-from fairway.parameters import Parameter, Value
+from fairway.parameters import Value
 from fairway.problem import Constraint, Objective, Problem
 from fairway.runners import optimize
+from fairway.runners.callbacks import Callback, Herald, check_callbacks
 from fairway.runners.rebuild import rebuild
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
-from fairway.seeds import trial_seed
-from fairway.space import Space
+from fairway.space import Declared, Space
 from fairway.stoppers.pilot import Pilot
 from fairway.stoppers.stopper import Stopper
-from fairway.storage.opening import open_log
+from fairway.storage.opening import StartFrom, open_log, sources
 from fairway.terminators.terminator import Terminator, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
     from fairway.engine.certificate import Certificate
     from fairway.runners.certify import Evaluate
 
-logger = logging.getLogger("fairway")
 
-
-@dataclass(frozen=True)
-class Costs:
-    """Where the seconds of a study went, and what it saved.
-
-    `checks` counts constraint evaluations, `saved_checks` those offered and not called; saved seconds are estimates:
-    the mean price of a check, and for each stopped trial the steps it had left at its own pace.
-
-    >>> import fairway as fw
-    >>> fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0).costs.checks
-    0
-    """
-
-    training_seconds: float
-    check_seconds: float
-    checks: int
-    saved_training_seconds: float
-    saved_check_seconds: float
-    saved_checks: int
-
-
+@hints.answering(hints.STUDY)
 class Study:
     """A search for the best configuration within limits.
 
     Defaults: c-TPE, `Pilot`, no terminator, a log in memory, and a fresh seed, which is stored. With a `storage`, such
     as "sqlite:///credit.db" or "postgresql://host/database", the study is created under its `name`, or resumes if it
-    is there already. Threads may share a study. `owner` is the engine behind it, for integrations.
+    is there already. A database that goes away is waited for, up to `patience` seconds: reports stay in memory and
+    training continues, while `ask` and `tell` wait. `checkpoints` says which of the checkpoints that trials save are
+    kept, by default `fw.Keep(best=3)`. Threads may share a study. `owner` is the engine behind it, for integrations.
+
+    `start_from` lists earlier studies with the same objective, on other data or in an overlapping space: open ones, or
+    addresses such as "sqlite:///old.db#credit". Their trials are copied into the log when the study is created, and
+    samplers learn from them. A parameter that an earlier study lacks is left open, unless a pair says what it was:
+    `(study, {"dropout": 0.0})`.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), [fw.AtLeast("x", 0.5)], seed=0)
@@ -81,7 +76,7 @@ class Study:
 
     def __init__(
         self,
-        space: Space | Mapping[str, Parameter],
+        space: Declared,
         objective: Objective,
         constraints: Sequence[Constraint] | Constraint = (),
         *,
@@ -91,24 +86,34 @@ class Study:
         storage: str | Log | None = None,
         name: str = "study",
         seed: int | None = None,
+        patience: float = PATIENCE,
+        start_from: StartFrom = (),
+        checkpoints: Keep | None = None,
     ) -> None:
         self.space = space if isinstance(space, Space) else Space(space)
-        self.problem = Problem(objective, constraints)  # type: ignore[arg-type]
+        problem = Problem(objective, constraints)  # type: ignore[arg-type]
         self.sampler = instance("sampler", sampler, Sampler, CTPE())
         self.stopper = instance("stopper", stopper, Stopper, Pilot())
         self.terminator = instance("terminator", terminator, Terminator, None)
         self.name = name
+        patience = at_least_zero(patience, "patience")
         self.log: Log = open_log(storage, name)
         seed = None if seed is None else whole(seed, "seed", least=0)
-        identity = Identity(self.space, self.problem, seed, self.sampler, self.stopper, self.terminator)
-        self.owner = Owner(identity, self.log)
+        identity = Identity(self.space, problem, seed, self.sampler, self.stopper, self.terminator)
+        if not isinstance(checkpoints, Keep | None):
+            raise UsageError(f"checkpoints={short(checkpoints)}: fw.Keep(...) is expected, as in fw.Keep(best=3)")
+        self.owner = Owner(identity, self.log, patience=patience, start_from=sources(start_from), keep=checkpoints)
         self.seed = self.owner.seed
         self._certificates: dict[int, Certificate] = {}  # made by this process
+        self._checkpoints = CheckpointReader(self.log, self.problem)
 
     def __repr__(self) -> str:
         best, objective = self.best, self.problem.objective.metric
         found = "none" if best is None else f"{objective} {best.metrics[objective]:.4g}"
         return f"Study(trials={len(self.owner.ledger.courses)}, best={found}, seed={self.seed})"
+
+    def _repr_html_(self) -> str:
+        return glance(self.owner, self.name, self.certificate).html()
 
     # What a user does
 
@@ -127,10 +132,12 @@ class Study:
     ) -> bool:
         """End a trial: with its final metrics if it did not report them, or with the reason why it failed.
 
-        True if that made it the study's best: by the metrics told, or by a check that was paid for when it ended.
+        True if that made it the study's best: by the metrics told, or by a check that was paid for when it ended. Once
+        this returns, the end is in the storage; if the storage is away, this waits up to `patience` seconds. If it
+        raises `StorageError`, the end is kept: tell the trial again, or just continue, and it is written then.
         """
         if not isinstance(trial, Trial):
-            raise UsageError(f"tell({trial!r}): the Trial that ask() returned is expected")
+            raise UsageError(f"tell({short(trial)}): the Trial that ask() returned is expected")
         if trial.status != "running":
             raise UsageError(f"trial {trial.number} was told already ({trial.status}); a trial is told once")
         if self.owner.running.get(trial.number) is not trial:
@@ -141,27 +148,57 @@ class Study:
                 raise UsageError(f"trial {trial.number}: tell it either metrics or failed={failed!r}, not both")
             self.owner.close(trial, "failed", str(failed))
             return False
-        before = self.owner.referee.incumbent
-        status, reason = trial.driver.finish(metrics, **named)
+        before, kept = self.owner.referee.incumbent, self.owner.ends.get(trial.number)
+        status, reason = (kept.status, kept.reason) if kept else trial.driver.finish(metrics, **named)
         if not self.owner.close(trial, status, reason):
             why = self.owner.ledger.courses[trial.number].reason
             raise UsageError(f"trial {trial.number} was ended by another worker ({why}); its tell comes late")
         after = self.owner.referee.incumbent
-        verdict = self.owner.judge() if status != "failed" else None
+        verdict = self.owner.verdicts.ask() if status != "failed" else None
         if verdict:
             self.owner.end(verdict.reason)
         return after is not None and after is not before and after.number == trial.number
 
     def enqueue(self, params: Mapping[str, Value]) -> None:
-        """Run a known configuration before the sampler is asked again."""
-        self.owner.journal.append(Enqueued(self.space.check(params)))
+        """Run a known configuration before the sampler is asked again; the sampler fills in parameters left out.
 
+        >>> import fairway as fw
+        >>> study = fw.Study({"depth": fw.Int(1, 9), "rate": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
+        >>> study.enqueue({"depth": 3})
+        >>> study.ask().params
+        {'depth': 3, 'rate': 0.9052107102}
+        """
+        self.owner.enqueue(params)
+
+    def set_limit(self, *added: Constraint, **limits: float | None) -> None:
+        """Change limits while the study goes on: everything is judged by the new ones, past trials included.
+
+        `set_limit(eod=0.12)` sets another number, `eod=None` drops the limit, and `set_limit(fw.AtMost("ms", 20.0))`
+        adds a constraint, in which earlier trials are unknown. A metric that is tracked gets its limit in the same way,
+        with `set_limit(ms=20.0)`, and `set_limit(fw.Track("ms"))` tracks it again. The best model, the ranks and the
+        samplers follow at once, in all workers too. Trials that were stopped stay stopped. The log keeps when and what
+        changed.
+
+        >>> import fairway as fw
+        >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), [fw.AtLeast("x", 0.5)], seed=0)
+        >>> study.optimize(lambda trial: {"loss": trial.params["x"], "x": trial.params["x"]}, trials=20)
+        >>> round(study.best.metrics["x"], 3)
+        0.503
+        >>> study.set_limit(x=0.25)
+        >>> round(study.best.metrics["x"], 3)
+        0.364
+        """
+        self.owner.set_limit(added, limits)
+
+    @hints.hinting(hints.OPTIMIZE)
     def optimize(
         self,
         function: Callable[[Trial], Any],
         *,
         trials: int | None = None,
+        total: int | None = None,
         timeout: float | None = None,
+        until: str | datetime | None = None,
         trial_timeout: float | None = None,
         check_timeout: float | None = None,
         workers: int = 1,
@@ -170,34 +207,50 @@ class Study:
         address: str | None = None,
         retry: int | None = None,
         catch: type[Exception] | tuple[type[Exception], ...] = Exception,
-        progress: bool | None = None,
+        raise_on_failure: bool = False,
+        progress: bool = True,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
-        """Run this many more trials, or for this many seconds, whichever ends first; both are totals over all workers.
+        """Run this many more trials, until there are `total`, for this many seconds, or until a time such as "18:30".
+
+        Whichever comes first ends the run. Trials and seconds are those of all workers together; `until` is a time of
+        day, of today or else of tomorrow, or a `datetime`. `total` counts the trials of earlier runs and of other
+        processes too: a script with total=30 that is run again after a kill makes the trials that are missing. A trial
+        that was lost and is tried again counts once.
 
         `function` trains in a loop and reports, or returns its metrics (or, without constraints, one number). An
-        exception in `catch` fails its trial and the study continues, unless nothing has ever succeeded. `timeout`,
+        exception in `catch` fails its trial and the study continues, unless nothing has ever succeeded;
+        `raise_on_failure` ends the run with the first one instead, and the study keeps all its trials. `timeout`,
         `trial_timeout` and `check_timeout` (seconds; of the run, a trial, the check of one constraint) end a trial at
         its next report. One that reports nothing for 5 s more, or two of its steps, is killed with its worker, and
-        fails; in this process nothing can be killed, and a warning says what the run waits for. `progress` prints live
-        lines; by default only in a terminal. Ctrl-C ends the run, with running trials failed as "interrupted"; what was
-        told is kept. When the terminator's verdict is to stop, no new trial begins and those running finish; calling
-        `optimize` again overrules that verdict until the terminator has changed its mind.
+        fails; in this process nothing can be killed, and a warning says what the run waits for. When the terminator's
+        verdict is to stop, no new trial begins and those running finish; calling `optimize` again overrules that
+        verdict until the terminator has changed its mind.
+
+        `progress` shows live lines in a terminal or a notebook, and elsewhere prints a line every ten seconds and when
+        there is a new best; the log has those at INFO. Each `fw.Callback` in `callbacks` is told of a new best, a
+        trial's end, a verdict and the end of the run. Ctrl-C raises `KeyboardInterrupt` once running trials are
+        written down as failed ("interrupted"); the study keeps all it found, and a second `optimize` continues: first
+        with those trials, where they saved a checkpoint.
 
         One worker runs in this process. Several run in processes of their own (`backend="process"`), started fresh:
         any function that cloudpickle can send will do, without a `__main__` guard. Each trains with its share of the
         cores, unless OMP_NUM_THREADS and the like say otherwise. A process that dies is replaced, and its trial tried
-        again once. A given `retry` is how often, and holds for killed trials too. `backend="thread"` suits functions
-        that wait, or that release Python's lock.
+        again once, from its last checkpoint if it saved one (`trial.resume`). A given `retry` is how often, and holds
+        for killed trials too. `backend="thread"` suits functions that wait, or that release Python's lock.
 
         `backend="ray"` (extra `ray`) runs each worker as a Ray actor with `resources` of its own, by default
         {"CPU": 1}: in the cluster at `address`, the one that this process is connected to, the one that RAY_ADDRESS
         names, or one started here. As many run as there is room for. The trials of a lost node are tried again.
         """
         optimize.run(
+            self,
             self.owner,
             function,
             trials=trials,
+            total=total,
             timeout=timeout,
+            until=until,
             trial_timeout=trial_timeout,
             check_timeout=check_timeout,
             workers=workers,
@@ -206,7 +259,9 @@ class Study:
             address=address,
             retry=retry,
             catch=catch,
+            raise_on_failure=raise_on_failure,
             progress=progress,
+            callbacks=callbacks,
         )
 
     def rebuild(self, function: Callable[[Trial], Any]) -> Any:
@@ -231,7 +286,25 @@ class Study:
         best = self.best
         if best is None:
             raise UsageError("there is no best model to build: nothing within the limits was found so far")
-        return rebuild(best, trial_seed(self.seed, best.number), self.problem, function)
+        return rebuild(best, self.owner.seed_of(best.number), self.problem, function)
+
+    def load_best(self, load: Callable[[Path], Any]) -> Any:
+        """The best model, from the checkpoint that its trial saved with `trial.save`: what `load` makes of its path.
+
+        >>> import tempfile
+        >>> import fairway as fw
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), checkpoints=fw.Keep(folder), seed=0)
+        ...     def train(trial):
+        ...         path = trial.save(lambda path: path.write_text("its weights"))
+        ...         return trial.params["x"]
+        ...     study.optimize(train, trials=5)
+        ...     study.load_best(lambda path: path.read_text())
+        'its weights'
+        """
+        if not callable(load):
+            raise UsageError(f"load_best({short(load)}): a function of a path is expected, such as joblib.load")
+        return load(checkpoint_of(self.best))
 
     def certify(
         self,
@@ -243,7 +316,8 @@ class Study:
         at_most: int = 10,
         rows: Any = None,
         uses: int = 1,
-        progress: bool | None = None,
+        progress: bool = True,
+        callbacks: Sequence[Callback] = (),
     ) -> Certificate:
         """Find a model whose limits hold on rows that the search never saw, with this confidence.
 
@@ -259,7 +333,8 @@ class Study:
 
         Rows are spent by being looked at: a second certificate on the same `rows` is refused, unless the first call
         reserved `uses` of them, each at its share of the level. What is tested is in the log before anything is
-        evaluated, so a call that was cut off resumes, and `fairway verify` makes every test again.
+        evaluated, so a call that was cut off resumes, and `fairway verify` makes every test again. `callbacks` are told
+        of the certificate.
 
         >>> import fairway as fw
         >>> from fairway.evidence import Mean
@@ -271,6 +346,7 @@ class Study:
         """
         from fairway.runners.certify import Certifier  # noqa: PLC0415 - scipy takes its time to load
 
+        check_callbacks(callbacks)
         certifier = Certifier(
             self.owner,
             evaluate,
@@ -284,6 +360,9 @@ class Study:
         )
         found = certifier.run()
         self._certificates[certifier.number] = found
+        herald = Herald(self, self.owner, callbacks)
+        herald.tell("on_certificate", found)
+        herald.finish()
         return found
 
     def searched_by(self, rows: Any, *, groups: Any = None) -> None:
@@ -310,7 +389,31 @@ class Study:
             raise UsageError(f"note: there is no trial {number}; the study has {len(self.owner.ledger.courses)}")
         self.owner.note(number, jsonable_notes(jsonable))
 
+    def save_as(self, url: str, name: str | None = None) -> None:
+        """Write all that this process knows into another database, as a study that opens, resumes and verifies.
+
+        The study's own storage is not needed: what was told and reported is in memory, also when the storage was
+        deleted or cannot be reached. The study itself stays where it is; open the copy to continue there.
+
+        >>> import fairway as fw
+        >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
+        >>> study.optimize(lambda trial: trial.params["x"], trials=5)
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     study.save_as(f"sqlite:///{folder}/copy.db")
+        ...     fw.Study(study.space, fw.Minimize("loss"), storage=f"sqlite:///{folder}/copy.db").best == study.best
+        True
+        """
+        from fairway.storage.saving import save  # noqa: PLC0415 - SQLAlchemy takes its time to load
+
+        save(self.owner, url, self.name if name is None else name)
+
     # What a user reads
+
+    @property
+    def problem(self) -> Problem:
+        """The objective, and the constraints that hold now."""
+        return self.owner.problem
 
     @property
     def certificate(self) -> Certificate | None:
@@ -321,7 +424,8 @@ class Study:
         if over is None:
             return None
         mine = self._certificates.get(over.sealed.certification)
-        return mine or certificate(self.problem, over, self.owner.ledger.courses)
+        ledger = self.owner.ledger
+        return mine or certificate(ledger.certified_limits(over), over, ledger.courses)
 
     @property
     def notes(self) -> Mapping[str, Any]:
@@ -340,6 +444,42 @@ class Study:
         return None if found is None else self.owner.named(*found)
 
     @property
+    def front(self) -> list[Best]:
+        """The checkpoints of which no other is as good in the objective and in every tracked metric, best first.
+
+        Only those count that are within the study's limits, and at which every tracked metric was measured. Without a
+        tracked metric (`fw.Track`) that is the best one alone.
+
+        >>> import fairway as fw
+        >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.Track("ms")], seed=0)
+        >>> for auc, ms in ((0.80, 5.0), (0.83, 9.0), (0.81, 12.0)):
+        ...     _ = study.tell(study.ask(), auc=auc, ms=ms)
+        >>> [one.metrics for one in study.front]
+        [{'auc': 0.83, 'ms': 9.0}, {'auc': 0.8, 'ms': 5.0}]
+        """
+        ledger, problem = self.owner.ledger, self.problem
+        table = self._checkpoints.read(problem, ledger.courses, ledger.remeasured)
+        return [self.owner.named(int(table.number[row]), table.one(row)) for row in on_front(problem, table)]
+
+    def what_if(self, limits: Mapping[str, float | None] | None = None, /, **named: float | None) -> WhatIf:
+        """The best checkpoint under other limits, from the log alone; None drops a limit. Nothing is trained.
+
+        The answer also says how many checkpoints could be better because a limit was never measured there. Pass a
+        mapping for metrics whose names are not Python identifiers.
+
+        >>> import fairway as fw
+        >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.1)], seed=0)
+        >>> study.optimize(lambda trial: {"auc": trial.params["x"], "eod": trial.params["x"] / 4}, trials=30)
+        >>> study.what_if(eod=0.2).best.metrics["auc"] > study.best.metrics["auc"]
+        True
+        """
+        if not isinstance(limits, Mapping | None):
+            raise UsageError(f"what_if({short(limits)}): what_if(eod=0.12) is expected, or what_if({{'eod': 0.12}})")
+        ledger, asked = self.owner.ledger, {**(limits or {}), **named}
+        read = partial(self._checkpoints.read, self.problem, ledger.courses, ledger.remeasured)
+        return what_if(self.problem, read, ledger.courses, asked)
+
+    @property
     def trials(self) -> list[TrialRecord]:
         """Every trial so far, by number; reports of running ones show within a second, or in memory at the next one."""
         return [self.owner.ledger.record(number) for number in range(len(self.owner.ledger.courses))]
@@ -352,17 +492,7 @@ class Study:
     @property
     def costs(self) -> Costs:
         """The seconds spent and saved so far."""
-        referee = self.owner.referee
-        columns = zip(referee.check_ns, referee.checks, referee.saved, strict=True)
-        saved = sum(ns * saved // max(n, 1) for ns, n, saved in columns)
-        return Costs(
-            training_seconds=referee.train_ns / 1e9,
-            check_seconds=sum(referee.check_ns) / 1e9,
-            checks=sum(referee.checks),
-            saved_training_seconds=self.owner.ledger.train_saved_ns / 1e9,
-            saved_check_seconds=saved / 1e9,
-            saved_checks=sum(referee.saved),
-        )
+        return costs(self.owner)
 
     @property
     def last_stop(self) -> str:
@@ -390,11 +520,12 @@ class Study:
         """The read-only columns that samplers see."""
         return self.owner.history()
 
-    def to_frame(self) -> pd.DataFrame:
-        """Every trial as a row of a pandas table: parameters, the metrics that stand for it, status, costs, notes."""
-        try:
-            import pandas as pd  # noqa: PLC0415 - optional
-        except ImportError:
-            raise MissingDependency("to_frame needs pandas: pip install pandas") from None
-        rows = table(self.trials, self.space, self.problem)
-        return pd.DataFrame(rows).set_index("number") if rows else pd.DataFrame()
+    @overload
+    def to_frame(self, library: Literal["pandas"] = "pandas") -> pd.DataFrame: ...
+    @overload
+    def to_frame(self, library: Literal["polars"]) -> pl.DataFrame: ...
+    @overload
+    def to_frame(self, library: Literal["pyarrow"]) -> Any: ...
+    def to_frame(self, library: Library = "pandas") -> Any:
+        """Every trial as a row of a table: parameters, the metrics that stand for it, status, costs, notes."""
+        return frame(table(self.trials, self.space, self.problem), library)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
+from fairway.letters import plain
 from fairway.problem import Constraint, Problem
 
 _UNITS = (  # the least seconds to use it for, its length in seconds, its name, its short name
@@ -25,9 +27,8 @@ def shown(text: object, most: int = 300) -> str:
     >>> shown("red: " + chr(27) + "[31m")
     'red: \\x1b[31m'
     """
-    plain = str(text)
-    plain = plain if len(plain) <= most else f"{plain[: most - 3]}..."
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in plain)
+    given = str(text)
+    return plain(given if len(given) <= most else f"{given[: most - 3]}...")
 
 
 def named(name: object) -> str:
@@ -156,6 +157,8 @@ def limit(constraint: Constraint) -> str:
     >>> limit(fw.AtMost("eod", 0.25)), limit(fw.AtMost("eod", 0.1, confidence=0.9))
     ('≤ 0.25', '≤ 0.1 at 90%')
     """
+    if not constraint.has_limit:
+        return "without a limit"
     sure = "" if constraint.confidence is None else f" at {confidence(constraint.confidence)}"
     return f"{'≤' if constraint.sign > 0 else '≥'} {constraint.threshold:g}{sure}"
 
@@ -167,7 +170,7 @@ def limits(problem: Problem) -> str:
     >>> limits(fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25)]))
     'the limit'
     """
-    return "the limit" if len(problem.constraints) == 1 else "the limits"
+    return "the limit" if len(problem.limits) == 1 else "the limits"
 
 
 def limit_in_words(constraint: Constraint) -> str:
@@ -187,9 +190,11 @@ def goal(problem: Problem) -> str:
     >>> goal(fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25)]))
     'maximize auc with eod ≤ 0.25'
     """
-    limits = " and ".join(f"{named(constraint.metric)} {limit(constraint)}" for constraint in problem.constraints)
+    limits = " and ".join(f"{named(constraint.metric)} {limit(constraint)}" for constraint in problem.limits)
     asked = f"{'maximize' if problem.objective.sign < 0 else 'minimize'} {named(problem.objective.metric)}"
-    return f"{asked} with {limits}" if limits else asked
+    asked += f" with {limits}" if limits else ""
+    tracked = " and ".join(named(one.metric) for one in problem.tracked)
+    return f"{asked}, tracking {tracked}" if tracked else asked
 
 
 def measured(names: Iterable[str], values: Iterable[float | None], errors: Mapping[str, float] | None = None) -> str:
@@ -240,3 +245,15 @@ def params(given: Mapping[str, Any], most: int = 8) -> str:
     """
     parts = [f"{named(name)} {number(v) if isinstance(v, float) else named(v)}" for name, v in given.items()]
     return ", ".join(parts[:most]) + (f" and {len(parts) - most} more" if len(parts) > most else "")
+
+
+def moment(seconds: float) -> str:
+    """A time since the epoch as a date and a time of day, UTC.
+
+    >>> moment(0.0)
+    '1970-01-01 00:00'
+    """
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, OSError, TypeError, ValueError):  # by a clock that was wrong
+        return "unknown"

@@ -10,6 +10,8 @@ from contextlib import closing
 import pytest
 
 import fairway as fw
+from fairway.report.page import write
+from fairway.report.view import View
 from tests.browser import browser as chromium
 from tests.conftest import make_recording
 
@@ -83,6 +85,20 @@ def url(tmp_path_factory):
 @pytest.fixture(scope="session")
 def studies(url):
     return simulated(url), hostile(url)
+
+
+@pytest.fixture(scope="session")
+def report(studies, tmp_path_factory):
+    path = tmp_path_factory.mktemp("reports") / "credit.html"
+    write(View(studies[0]), path)
+    return path.as_uri()
+
+
+@pytest.fixture(scope="session")
+def hostile_report(studies, tmp_path_factory):
+    path = tmp_path_factory.mktemp("reports") / "hostile.html"
+    write(View(studies[1]), path)
+    return path.as_uri()
 
 
 @pytest.fixture(scope="session")

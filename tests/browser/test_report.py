@@ -15,20 +15,6 @@ from tests.browser.conftest import HOSTILE
 from tests.report.hiring import hiring
 
 
-@pytest.fixture(scope="session")
-def report(studies, tmp_path_factory):
-    path = tmp_path_factory.mktemp("reports") / "credit.html"
-    write(View(studies[0]), path)
-    return path.as_uri()
-
-
-@pytest.fixture(scope="session")
-def hostile_report(studies, tmp_path_factory):
-    path = tmp_path_factory.mktemp("reports") / "hostile.html"
-    write(View(studies[1]), path)
-    return path.as_uri()
-
-
 def wait(browser, script, *arguments, seconds=30):
     """What a script returns once it is something."""
     patience = time.monotonic() + seconds
@@ -142,9 +128,9 @@ def test_filters_narrow_the_table(browser, report, studies):
     told = "document.querySelector('#trials [role=status]').textContent === arguments[0]"
     wait(browser, told, f"{stopped} of {len(trials)} trials")
     assert set(column(browser, "status")) == {"stopped"}
-    browser.find_element(By.XPATH, "//select[@name='limits']/option[text()='invalid']").click()
-    invalid = sum(one.status == "stopped" and one.feasible is False for one in trials)
-    wait(browser, told, f"{invalid} of {len(trials)} trials")
+    browser.find_element(By.XPATH, "//select[@name='limits']/option[text()='infeasible']").click()
+    infeasible = sum(one.status == "stopped" and one.feasible is False for one in trials)
+    wait(browser, told, f"{infeasible} of {len(trials)} trials")
     for name in ("status", "limits"):
         browser.find_element(By.XPATH, f"//select[@name='{name}']/option[text()='all']").click()
     wait(browser, told, f"{len(trials)} trials")

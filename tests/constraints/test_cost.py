@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 import gc
+import logging
+import os
 import pickle
+import re
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -10,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fairway as fw
+from fairway import crowd
 from fairway.constraints import (
     cost,
     latency,
@@ -190,3 +196,90 @@ def test_a_prediction_that_was_not_made_has_no_latency():
     for rows in ((row for row in "xy"), {1, 2}, {0: 1}, np.array(3.0)):
         with pytest.raises(fw.UsageError, match="an array, a DataFrame or a list is expected"):
             latency(len, rows)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no such call")
+def test_a_pinned_latency_keeps_all_threads_to_its_cores_and_restores_them():
+    before, seen, done = os.sched_getaffinity(0), [], threading.Event()
+    first = min(before)
+    other = threading.Thread(target=done.wait)
+    other.start()
+    started = []
+
+    def predict(rows):
+        seen.append((os.sched_getaffinity(0), os.sched_getaffinity(other.native_id)))
+        if not started:
+            started.append(threading.Thread(target=done.wait))
+            started[0].start()
+
+    def breaks(rows):
+        predict(rows)
+        raise RuntimeError("no such model")
+
+    try:
+        for pin in (first, [first], {first}, np.int64(first)):
+            latency(predict, [0], seconds=0.001, pin=pin)
+        with pytest.raises(RuntimeError, match="no such model"):
+            latency(breaks, [0], pin=first)
+        assert set(map(str, seen)) == {str(({first}, {first}))}
+        threads = (0, other.native_id, started[0].native_id)
+        assert [os.sched_getaffinity(thread) for thread in threads] == [before] * 3
+    finally:
+        done.set()
+
+
+@pytest.mark.parametrize(
+    ("pin", "says"),
+    [
+        (-1, "pin=-1: a whole number of at least 0"),
+        (True, "pin=True: a whole number"),
+        ("0", "pin='0': a whole number"),
+        ([0.5], "pin=0.5: a whole number"),
+        ([], "some of the cores that this process may use are expected"),
+        (10**6, "some of the cores that this process may use are expected: .*0"),
+    ],
+)
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no such call")
+def test_cores_that_are_not_there_are_refused(pin, says):
+    with pytest.raises(fw.UsageError, match=says):
+        latency(len, [0], pin=pin)
+
+
+def test_a_system_that_cannot_pin_says_so(monkeypatch):
+    monkeypatch.delattr(os, "sched_setaffinity", raising=False)
+    with pytest.raises(fw.UsageError, match="pin=0: this system cannot keep a process to some cores; leave pin out"):
+        latency(len, [0], pin=0)
+
+
+def test_a_latency_in_a_crowd_says_so_in_another_unit_and_process_too():
+    with crowd.run_of(3):
+        took = latency(len, [0], seconds=0.001)
+    assert pickle.loads(pickle.dumps(1000 * took)).note == "beside 2 other workers"
+    assert latency(len, [0], seconds=0.001).note == ""
+
+
+def test_runs_of_several_threads_may_end_in_any_order(monkeypatch):
+    monkeypatch.setattr(crowd, "_runs", [])
+    first, second = crowd.run_of(2), crowd.run_of(3)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert "beside 2 other workers" in crowd.Watch().company()
+    second.__exit__(None, None, None)
+    assert not crowd.in_run()
+
+
+def test_a_busy_machine_is_noticed_and_warned_of_once(caplog, monkeypatch):
+    monkeypatch.setattr(cost, "_said", [])
+    monkeypatch.setattr(crowd, "_runs", [])  # a thread of another test may still take part in one
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        with caplog.at_level(logging.WARNING, "fairway"):
+            found = [latency(len, [0], seconds=0.3) for _ in range(3)]
+    finally:
+        for each in busy:
+            each.kill()
+            each.wait()
+    assert all(re.fullmatch(r"while others used [\d.]+ of \d+ cores?", took.note) for took in found)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == f"a latency was measured {found[0].note}: it may be longer than it is alone"

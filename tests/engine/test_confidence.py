@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import fairway as fw
 from fairway import feasibility
-from fairway.engine.events import Reported, from_json, to_json
+from fairway.engine.event_json import from_json, to_json
+from fairway.engine.events import Reported
 from fairway.engine.measurement import Observation
 from fairway.engine.referee import Referee
 from fairway.engine.verify import verify

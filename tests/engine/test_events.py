@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from hypothesis import given
 
 import fairway as fw
-from fairway.engine.events import Judged, from_json, to_json
+from fairway.engine.event_json import from_json, to_json, to_text
+from fairway.engine.events import Judged
 from fairway.storage.memory import MemoryLog
 from fairway.terminators.terminator import Verdict
 from tests.conftest import LINE
@@ -18,6 +20,7 @@ def test_events_survive_json(stopper, acts):
     study, log = live(stopper, acts), MemoryLog()
     for event in study.log.read():
         text = json.dumps(to_json(event), allow_nan=False)
+        assert to_text(event) == json.dumps(to_json(event), allow_nan=False, separators=(",", ":"))
         log.append([from_json(json.loads(text))])
         assert to_json(log.read()[-1]) == to_json(event)
     assert fingerprint(reopen(study, log)) == fingerprint(study)
@@ -32,6 +35,12 @@ def test_what_is_no_event_is_refused_with_a_sentence(data):
 def test_a_verdict_without_numbers_survives_the_log():
     said = Judged(0, 3, *Verdict(False, "too early"), at=1.0)
     assert repr(from_json(to_json(said))) == repr(said)
+
+
+def test_numbers_that_json_lacks_are_written_as_text():
+    said = Judged(0, 3, stop=False, reason="", value=math.nan, threshold=-math.inf, at=1.0)
+    assert json.loads(to_text(said)) == to_json(said)
+    assert '"value":"nan","threshold":"-inf"' in to_text(said)
 
 
 def test_logs_from_before_there_were_folds_are_read():

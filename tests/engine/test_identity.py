@@ -37,10 +37,10 @@ class TestOpening:
         [
             ({"space": {"y": fw.Float(0, 1)}}, "has another space: x 'Float' there, missing here"),
             ({"objective": fw.Minimize("auc")}, "has another objective: kind 'Maximize' there, 'Minimize' here"),
-            ({"constraints": ()}, r"has another constraints: \['eod'\] there, \[\] here"),
+            ({"constraints": ()}, r"has other constraints: \['eod'\] there, \[\] here"),
             (
                 {"constraints": fw.AtMost("eod", 0.3)},
-                "constraints: threshold 0.25 there, 0.3 here; give this one another name",
+                r"eod threshold 0.25 there, 0.3 here; write here what holds there, .* call study.set_limit\(eod=0.3\)",
             ),
             ({"seed": 5}, "has seed 3; leave seed out"),
         ],
@@ -59,6 +59,23 @@ def test_numbers_of_other_kinds_are_stored_and_what_is_known_of_the_best_value_m
     fw.Study(space, fw.Maximize("auc", best=np.int64(1)), limits, storage=url, seed=0)
     again = fw.Study(space, fw.Maximize("auc"), [fw.AtMost("eod", 0.25, scale=2.0)], storage=url)
     assert again.seed == 0
+
+
+def test_what_a_check_costs_is_stored_may_change_and_is_missing_from_older_logs():
+    study = fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("eod", 0.25, cost=np.float32(5))], seed=0)
+    config = json.loads(json.dumps(study.owner.identity.to_json()))
+    assert Identity.from_json(config).problem == study.problem
+    assert fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("eod", 0.25, cost=7.0)], storage=study.log).seed == 0
+    del config["constraints"][0]["cost"]
+    older = Identity.from_json(config)
+    assert older.problem.constraints[0].cost is None
+    study.owner.identity.refuse_another(config)
+
+
+def test_parameters_may_be_named_as_what_may_change_of_others():
+    log = fw.Study({"cost": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), seed=0).log
+    with pytest.raises(fw.UsageError, match="another space"):
+        fw.Study({"cost": fw.Float(0.0, 2.0)}, fw.Maximize("auc"), storage=log)
 
 
 @pytest.mark.parametrize("terminator", TERMINATORS, ids=str)

@@ -101,6 +101,33 @@ def test_rows_are_written_with_what_had_been_seen_when_they_were_ruled_on(make_s
     assert verify(log.read()).faults == []
 
 
+def test_a_tell_is_one_append_and_reads_only_what_others_wrote(make_study):
+    class Counted(MemoryLog):
+        reads = appends = 0
+
+        def read(self, since=0, most=None):
+            self.reads += 1
+            return super().read(since, most)
+
+        def append(self, events):
+            self.appends += 1
+            return super().append(events)
+
+    log = Counted()
+    study, other = make_study(storage=log), make_study(storage=log)
+    other.ask()
+    trial = study.ask()
+    log.reads = log.appends = 0
+    study.tell(trial, auc=0.5, eod=0.1)
+    assert (log.reads, log.appends) == (0, 1)
+    late, between = study.ask(), other.ask()
+    log.reads = log.appends = 0
+    study.tell(late, auc=0.6, eod=0.1)
+    assert (log.reads, log.appends) == (1, 1)
+    assert between.number in study.owner.ledger.running
+    assert verify(log.read()).faults == []
+
+
 def test_what_a_log_raises_becomes_one_sentence(make_study):
     class Unreadable(MemoryLog):
         def read(self, since=0, most=None):

@@ -50,7 +50,7 @@ def test_a_damaged_log_is_refused_with_a_sentence(make_study):
     ):
         broken = MemoryLog()
         for event in events:
-            broken._events.append(event)  # past its claims
+            broken._latest.append(event)  # past its claims
         with pytest.raises(fw.StorageError, match=sentence):
             make_study(storage=broken)
 

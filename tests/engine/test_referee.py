@@ -121,6 +121,29 @@ def test_the_pace_of_a_trial_is_what_its_stopper_asks_for(stopper, total, pace):
     assert tuple(referee(stopper).begin(total)) == pace
 
 
+@pytest.mark.parametrize(
+    ("costs", "order"),
+    [((None, None), "eod ms"), ((5.0, None), "ms eod"), ((None, 0.1), "ms eod"), ((5.0, 7.0), "eod ms")],
+)
+def test_with_a_fixed_interval_checks_go_by_declared_costs_and_the_declared_order(make_study, costs, order):
+    limits = [fw.AtMost("eod", 0.25, cost=costs[0]), fw.AtMost("ms", 2.0, cost=costs[1])]
+    study = make_study(fw.ACE(interval=1), limits)
+    called = []
+    trial = study.ask()
+    trial.report(auc=0.5, eod=lambda: called.append("eod") or 0.1, ms=lambda: called.append("ms") or 1.0)
+    assert " ".join(called) == order
+
+
+def test_with_a_fixed_interval_the_limit_that_was_broken_more_often_is_checked_first(make_study):
+    study = make_study(fw.Never(interval=1), [fw.AtMost("eod", 0.25), fw.AtMost("ms", 2.0)])
+    called = []
+    for _ in range(3):
+        trial = study.ask()
+        trial.report(auc=0.5, eod=lambda: called.append("eod") or 0.1, ms=lambda: called.append("ms") or 9.0)
+        study.tell(trial)
+    assert called == ["eod", "ms", "ms", "ms"]
+
+
 def test_without_limits_there_is_nothing_to_wait_with():
     free = Referee(fw.Problem(fw.Minimize("loss")), fw.ACE(interval="end"))
     assert tuple(free.begin(9)) == (9, 1, False)

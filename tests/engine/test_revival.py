@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
-from fairway.engine.events import Asked, Judged, Revived, Told, claim, from_json, to_json
+from fairway.engine.event_json import from_json, to_json
+from fairway.engine.events import Asked, Judged, Revived, Told, claim
 from fairway.engine.verify import verify
 from fairway.storage.memory import MemoryLog
 from tests.conftest import SPACE, flush, judged

@@ -17,7 +17,7 @@ def test_a_further_worker_starts_from_what_is_known_and_hears_of_others_alone(ma
     assert not owner.journal.roster.has_news(worker)
     study.tell(study.ask(), auc=0.7, eod=0.1)
     assert owner.journal.roster.has_news(worker)
-    events, position = owner.journal.roster.news(worker, owner.journal.position)
+    events, position, _ = owner.journal.roster.news(worker, owner.journal.position)
     for event in map(pickle.loads, events):
         referee.replay(event)
     assert referee.incumbent == owner.referee.incumbent
@@ -41,7 +41,7 @@ def test_news_comes_in_pieces_that_any_connection_takes(make_study):
     while owner.journal.roster.has_news(worker):
         pieces.append(owner.journal.roster.news(worker, owner.journal.position))
     assert len(pieces) > 1
-    assert max(sum(map(len, events[:-1])) for events, _ in pieces) < 65536
-    positions = [position for _, position in pieces]
+    assert max(sum(map(len, events[:-1])) for events, *_ in pieces) < 65536
+    positions = [position for _, position, _ in pieces]
     assert positions == sorted(positions)
-    assert sum(len(events) for events, _ in pieces) == 400  # a report and an end each
+    assert sum(len(events) for events, *_ in pieces) == 400  # a report and an end each

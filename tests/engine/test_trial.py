@@ -93,8 +93,8 @@ class TestSeveralConstraints:
         assert study.trials[0].metrics == {"auc": 0.5, "eod": 0.4, "ms": None}
         assert study.trials[0].feasible is False
 
-    def test_the_likeliest_to_break_per_second_is_called_first(self, timed):
-        study, clock = timed(fw.Never(skip=False), constraints=TWO)
+    def test_with_an_adaptive_interval_the_likeliest_to_break_per_second_is_called_first(self, timed):
+        study, clock = timed(fw.Never(skip=False, interval="adaptive"), constraints=TWO)
         called = []
 
         def check(name, ns, value):
@@ -103,7 +103,7 @@ class TestSeveralConstraints:
             return value
 
         trial = study.ask()
-        for _ in trial.steps(3):
+        for _ in range(3):
             trial.report(auc=0.5, eod=lambda: check("eod", 1000, 0.1), ms=lambda: check("ms", 10, 5.0))
         assert called == ["eod", "ms", "ms", "eod", "ms", "eod"]
 

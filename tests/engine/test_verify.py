@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
-from fairway.engine.events import SAVED, Judged, Reported, Told, from_json, to_json
+from fairway.engine.event_json import from_json, to_json
+from fairway.engine.events import SAVED, Judged, Reported, Told
 from fairway.engine.verify import verify
 from fairway.storage.memory import MemoryLog
 from fairway.terminators.terminator import Terminator, Verdict

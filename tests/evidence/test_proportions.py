@@ -5,7 +5,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
@@ -144,7 +144,7 @@ def test_the_most_likely_rates_are_those_an_optimizer_finds(table, limit):
     assert p1 == pytest.approx(min(first_rate(*limit, p2), 1), abs=1e-12)
     highest = 1 - limit[1] if limit[0] == "difference" else limit[1]
     found = optimize.minimize_scalar(loss, bounds=(0, highest), method="bounded", options={"xatol": 1e-12})
-    assert loss(p2) <= min(found.fun, loss(0.0), loss(highest)) + 1e-7
+    assert loss(p2) <= min(found.fun, loss(0.0), loss(highest)) + 1e-6
 
 
 @given(tables(300), limits)
@@ -172,6 +172,7 @@ def test_the_exact_p_value_falls_as_the_limit_is_loosened(table, limit, share):
 
 
 @given(tables(), limits)
+@example(Table(5, 17, 1, 1), ("ratio", 0.5))  # at a ratio of 3 the cubic has a double root
 def test_fewer_positives_in_the_first_group_or_more_in_the_second_are_no_worse(table, limit):
     x1, n1, x2, n2 = table
     p = score_bound(table, limit[0])

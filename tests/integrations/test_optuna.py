@@ -346,8 +346,66 @@ def test_from_optuna_says_what_it_cannot_carry():
     study.add_trial(optuna.trial.create_trial(params={"x": 0.5}, distributions=LINE, value=1.0))
     more = {**LINE, "kind": CategoricalDistribution(["a", "b"])}
     study.add_trial(optuna.trial.create_trial(params={"x": 0.5, "kind": "a"}, distributions=more, value=1.0))
-    with pytest.raises(fw.UsageError, match=r"'kind' is not the same in all trials .* \(trial 1\)"):
+    with pytest.raises(fw.UsageError, match=r"'kind' is not the same in all trials .* \(trial 1\), and none before it"):
         from_optuna(study)
+
+
+def test_the_conditions_of_an_optuna_study_are_found_in_its_trials():
+    def objective(trial):
+        booster = trial.suggest_categorical("booster", ["gbdt", "dart", "goss"])
+        drop = trial.suggest_float("drop", 0.0, 0.5) if booster == "dart" else 0.0
+        layers = trial.suggest_int("layers", 1, 5)
+        units = [trial.suggest_int(f"units{i}", 1, 64, log=True) for i in range(2, layers)]
+        depth = trial.suggest_int("depth", 2, 8 if booster == "gbdt" else 16)
+        share = trial.suggest_float("share", 0.0, 1.0) if booster != "goss" and layers > 2 else 0.0
+        return drop + len(units) + depth + share
+
+    theirs = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    theirs.optimize(objective, n_trials=40)
+    ours = from_optuna(theirs, seed=0)
+    declared = ours.space.declared
+    assert declared["drop"][0].when == {"booster": "dart"}
+    assert declared["units3"][0].when == {"layers": [4, 5]}
+    assert {(branch.high, str(branch.when)) for branch in declared["depth"]} == {
+        (8, "{'booster': 'gbdt'}"),
+        (16, "{'booster': ['dart', 'goss']}"),
+    }
+    assert {name: sorted(values) for name, values in declared["share"][0].when.items()} == {
+        "booster": ["dart", "gbdt"],
+        "layers": [3, 4, 5],
+    }
+    assert [dict(trial.params) for trial in ours.trials] == [trial.params for trial in theirs.trials]
+    ours.optimize(lambda trial: len(trial.params), trials=20, progress=False)  # and it searches there
+    for trial in ours.trials:
+        assert ("drop" in trial.params) == (trial.params["booster"] == "dart")
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_curves_keep_their_steps_so_that_the_best_model_is_built_again(first):
+    def weights(rate):
+        return [rate * step * (8 - step) for step in range(1, 8)]  # best at step 4
+
+    def objective(trial):
+        curve = weights(trial.suggest_float("rate", 0.1, 0.9))
+        for step, value in enumerate(curve, first):
+            trial.report(value, step)
+        trial.set_constraint("size", curve[3] - 12.0)
+        return max(curve)
+
+    theirs = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
+    theirs.optimize(objective, n_trials=12)
+    ours = from_optuna(theirs, metric="weight", seed=0)
+
+    def train(trial):
+        curve = weights(trial.params["rate"])
+        for step in trial.steps(7):
+            trial.report(weight=curve[step - 1], size=curve[3] - 12.0)
+        return curve[:step]
+
+    assert ours.best.step == 4
+    assert ours.trials[0].steps == 7
+    assert ours.rebuild(train) == weights(ours.best.params["rate"])[:4]
+    assert verify(ours.log.read()).faults == []
 
 
 def test_there_and_back(tmp_path):
@@ -387,3 +445,35 @@ def test_optuna_is_optional():
         FairwaySampler("ctpe")
     with pytest.raises(fw.UsageError, match="a stopper of fairway is expected"):
         FairwayPruner("ace")
+
+
+@pytest.fixture
+def limited():
+    theirs = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
+
+    def objective(trial):
+        rate = trial.suggest_float("rate", 0.01, 1.0)
+        trial.set_constraint("eod", rate / 2 - 0.25)
+        return rate
+
+    theirs.optimize(objective, n_trials=10)
+    return theirs
+
+
+def test_limits_that_optuna_does_not_know_are_given_and_values_are_what_was_measured(limited):
+    ours = from_optuna(limited, constraints=[fw.AtMost("eod", 0.25)], seed=0)
+    for record in ours.trials:
+        assert record.metrics["eod"] == pytest.approx(record.params["rate"] / 2)
+        assert record.feasible == (record.params["rate"] <= 0.5)
+    ours.optimize(lambda trial: {"value": trial.params["rate"], "eod": trial.params["rate"] / 2}, trials=8)
+    assert any(record.feasible for record in ours.trials[10:])
+    with pytest.raises(fw.UsageError, match="no trial has that constraint; they have: eod"):
+        from_optuna(limited, constraints=[fw.AtMost("ms", 20.0)])
+
+
+def test_a_study_that_was_carried_over_already_is_not_doubled(limited, tmp_path):
+    where = {"storage": f"sqlite:///{tmp_path / 'study.db'}", "name": "credit"}
+    from_optuna(limited, **where)
+    with pytest.raises(fw.UsageError, match=r"has 10 trials already; continue it with fw\.load_study"):
+        from_optuna(limited, **where)
+    assert len(fw.load_study(*where.values()).trials) == 10

@@ -116,6 +116,7 @@ def test_a_scheduler_of_ours_keeps_the_feasible_trial_and_stops_the_infeasible_o
     assert scheduler.study.best.metrics["eod"] == 0.2
 
 
+@pytest.mark.slow
 def test_more_is_found_in_the_same_time_than_with_their_scheduler(tmp_path, local_ray):
     """An unmodified Tuner over recorded trainings, at equal virtual seconds, a check at the price of five steps."""
     recording = make_recording(300, seed=0)
@@ -217,6 +218,7 @@ def test_a_trial_that_tune_tries_again_is_ruled_on_again(tmp_path, local_ray):
     assert [record.status for record in scheduler.study.trials][-1] == "stopped"
 
 
+@pytest.mark.slow
 def test_a_stoppers_longest_step_ends_a_trial_as_complete(tmp_path, local_ray):
     def eager(config):
         for step in range(8):
@@ -248,6 +250,7 @@ def test_a_stopper_hears_nested_metrics_and_leaves_out_what_is_not_of_its_space(
     assert ends.stop_all()
 
 
+@pytest.mark.slow
 def test_a_finite_space_of_ours_ends_the_search(tmp_path, local_ray):
     search = SamplerSearch(fw.CTPE(), PROBLEM, space={"rate": fw.Choice([0.1, 0.2, 0.3])}, seed=0)
     results = fit(eager_rate, tmp_path, samples=50, search_alg=search)

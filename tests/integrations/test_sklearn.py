@@ -30,6 +30,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fairway as fw
+from fairway.constraints import demographic_parity_difference
 from fairway.engine.verify import verify
 from fairway.integrations.sklearn import ConstrainedSearchCV, fit_steps, group_scorer
 
@@ -101,7 +102,8 @@ def test_a_hopeless_configuration_stops_after_a_few_folds_and_its_limits_are_not
     assert np.isnan(results["split9_test_score"][stopped]).all()
     unpaid = np.isnan(results["mean_test_leaves"])
     assert unpaid.any()
-    assert np.isnan(results["feasible"][unpaid]).all()
+    assert {*results["feasible"][unpaid]} == {None}
+    assert {True, False} <= {*results["feasible"]}
     assert results["status"][found.best_index_] == "completed"
     assert results["rank_test_score"][found.best_index_] == 1
     assert results["mean_test_score"][found.best_index_] == pytest.approx(found.best_score_)
@@ -377,12 +379,69 @@ def test_when_nothing_is_within_the_limits_the_nearest_is_named_and_nothing_is_t
         impossible.set_params(refit=False).fit(X[SMALL], Y[SMALL])
 
 
+def test_the_limit_that_was_not_measured_at_the_nearest_is_not_taken_as_held():
+    def slow(tree, data, truth):
+        return 33.0 + tree.get_depth()
+
+    limits = [fw.AtMost("ms", 14.0), fw.AtMost("leaves", 12)]
+    settings = {"constraints": limits, "scorers": {"ms": slow, "leaves": leaves}, "stopper": fw.ACE(interval=1)}
+    searching = search(**settings, trials=12)
+    with pytest.raises(
+        fw.StudyFailed, match=r"the nearest had .*ms 3\d.*: none of \d+ trials that measured ms kept it"
+    ):
+        searching.fit(X[SMALL], Y[SMALL])
+    ranks, ms = searching.cv_results_["rank_test_score"], searching.cv_results_["mean_test_ms"]
+    assert np.isfinite(ms[np.argmin(ranks)])
+
+
+@pytest.mark.parametrize(("note", "ms"), [("", 20.0), ("while others used 1.9 of 2 cores", 20.0), ("", 40.0)])
+def test_a_limit_that_was_measured_again_is_the_same_in_the_results_and_at_the_best(note, ms):
+    first = "while others used 1.8 of 2 cores"
+    measured = iter([*[fw.Measured(30.0, 0.1, note=first)] * 3, *[fw.Measured(ms, 0.1, note=note)] * 3])
+    limit = fw.AtMost("ms", 50.0, alone=True)
+    found = search(constraints=[limit], scorers={"ms": lambda *_: next(measured)}, trials=1, cv=3, terminator=None)
+    results = found.fit(X[SMALL], Y[SMALL]).cv_results_
+    assert results["mean_test_ms"].tolist() == [ms] == [found.best_limits_["ms"]]
+    assert np.isnan([results[f"{column}_test_ms"][0] for column in ("std", "split0", "split2")]).all()
+    assert results["feasible"].tolist() == [True]
+
+
+def test_a_limit_that_keeps_its_first_value_keeps_its_folds():
+    busy, ms = "while others used 1.9 of 2 cores", [30.0, 31.0, 32.0, *[90.0] * 3]
+    measured = iter([fw.Measured(each, 0.1, note=busy) for each in ms])
+    limit = fw.AtMost("ms", 50.0, alone=True)
+    found = search(constraints=[limit], scorers={"ms": lambda *_: next(measured)}, trials=1, cv=3, terminator=None)
+    results = found.fit(X[SMALL], Y[SMALL]).cv_results_
+    assert results["mean_test_ms"].tolist() == [31.0] == [found.best_limits_["ms"]]
+    assert [results[f"split{k}_test_ms"][0] for k in range(3)] == [30.0, 31.0, 32.0]
+
+
 def test_a_fit_that_fails_leaves_nothing_of_the_one_before():
     found = search(trials=8).fit(X[SMALL], Y[SMALL])
     found.set_params(constraints=[fw.AtMost("leaves", 0)])
     with pytest.raises(fw.StudyFailed):
         found.fit(X[SMALL], Y[SMALL])
     assert not hasattr(found, "best_params_")
+    with pytest.raises(NotFittedError):
+        found.predict(X)
+
+
+@pytest.mark.parametrize("limit", [6, 0])
+def test_ctrl_c_is_raised_and_what_was_found_is_kept(limit):
+    scored = []
+
+    def interrupted(tree, data, truth):
+        scored.append(tree)
+        if len(scored) == 30:
+            raise KeyboardInterrupt
+        return tree.score(data, truth)
+
+    found = search(scoring=interrupted, constraints=[fw.AtMost("leaves", limit)], stopper=fw.Never())
+    with pytest.raises(KeyboardInterrupt):
+        found.fit(X[SMALL], Y[SMALL])
+    assert found.study_.ended == "interrupted"
+    assert len(found.cv_results_["params"]) == len(found.study_.trials) == 6
+    assert hasattr(found, "best_params_") == (limit == 6)
     with pytest.raises(NotFittedError):
         found.predict(X)
 
@@ -497,3 +556,133 @@ def test_what_cannot_train_in_steps_is_said(estimator, sentence):
     study = fw.Study({"unused": fw.Float(0.0, 1.0)}, fw.Maximize("accuracy"), seed=0)
     with pytest.raises(fw.UsageError, match=sentence):
         list(fit_steps(study.ask(), estimator, X, Y, total=4))
+
+
+# Kept in a database, with options of any kind, in tables of any kind
+
+
+def seen(search):
+    return [(record.number, dict(record.params)) for record in search.study_.trials]
+
+
+def test_a_search_in_a_storage_is_resumed_on_the_same_rows_only(tmp_path):
+    kept = {"storage": f"sqlite:///{tmp_path / 'search.db'}", "name": "trees", "stopper": fw.Never()}
+    first = search(**kept, trials=4).fit(X[SMALL], Y[SMALL])
+    again = search(**kept, trials=7).fit(X[SMALL], Y[SMALL])
+    whole = search(trials=7, stopper=fw.Never()).fit(X[SMALL], Y[SMALL])
+    assert seen(again)[:4] == seen(first)
+    assert len(again.cv_results_["params"]) == 7
+    assert seen(again) == seen(whole)
+    once_more = search(**kept, trials=7, random_state=None).fit(X[SMALL], Y[SMALL])  # nothing is left to run
+    assert once_more.best_params_ == again.best_params_
+    with pytest.raises(fw.UsageError, match="'trees' in this storage has searched by other rows or folds"):
+        search(**kept, trials=9).fit(X[SMALL[:150]], Y[SMALL[:150]])
+    with pytest.raises(fw.UsageError, match="searched by other rows or folds"):
+        search(**kept, trials=9, cv=4).fit(X[SMALL], Y[SMALL])
+
+
+def test_tuples_and_estimators_are_options_whose_names_the_log_keeps():
+    pipeline = make_pipeline(StandardScaler(), SGDClassifier(random_state=0))
+    space = {
+        "standardscaler": {"standard": StandardScaler(), "none": "passthrough"},
+        "sgdclassifier": [SGDClassifier(random_state=0), LogisticRegression(C=2)],
+        "sgdclassifier__class_weight": ["balanced", None],
+    }
+    found = ConstrainedSearchCV(pipeline, space, cv=3, trials=6, terminator=None, random_state=0)
+    found.fit(X[SMALL], Y[SMALL])
+    logged = found.study_.best.params
+    assert logged["standardscaler"] in ("standard", "none")
+    assert logged["sgdclassifier"] in ("SGDClassifier(random_state=0)", "LogisticRegression(C=2)")
+    assert type(found.best_estimator_[-1]).__name__ in logged["sgdclassifier"]
+    assert {type(each) for each in found.cv_results_["param_sgdclassifier"]} == {SGDClassifier, LogisticRegression}
+    assert not hasattr(space["sgdclassifier"][0], "coef_")
+    assert not hasattr(found.best_params_["sgdclassifier"], "coef_")
+    assert pickle.loads(pickle.dumps(found)).best_params_.keys() == found.best_params_.keys()
+    network = MLPClassifier(max_iter=5, random_state=0)
+    sizes = ConstrainedSearchCV(network, {"hidden_layer_sizes": [(4,), (8, 4)]}, cv=2, trials=2, random_state=0)
+    with pytest.warns(UserWarning, match="Stochastic Optimizer"):
+        sizes.fit(X[SMALL], Y[SMALL])
+    assert sizes.best_params_["hidden_layer_sizes"] in ((4,), (8, 4))
+    assert sizes.study_.best.params["hidden_layer_sizes"] in ("(4,)", "(8, 4)")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ([lambda: 1, lambda: 2], "which is no name to keep in a log: give a dict of options by name"),
+        ({1: "best"}, "has an option named 1: a dict of options by name is expected"),
+        ([(1,), (1,)], "which is no name to keep in a log"),
+    ],
+)
+def test_options_without_a_name_are_refused_in_a_sentence(options, sentence):
+    with pytest.raises(fw.UsageError, match=sentence):
+        ConstrainedSearchCV(DecisionTreeClassifier(), {"splitter": options}).fit(X, Y)
+
+
+def test_a_group_scorer_judges_decisions_at_its_threshold():
+    groups = (X[:, 0] > np.median(X[:, 0])).astype(int)
+    data = np.column_stack([groups, X[:, :3]])
+    model = DecisionTreeClassifier(max_depth=3, random_state=0).fit(data, Y)
+    for threshold in (0.05, 0.5, 0.95):
+        scorer = group_scorer(demographic_parity_difference, 0, threshold=threshold)
+        decided = (model.predict_proba(data)[:, 1] >= threshold).astype(int)
+        wanted = demographic_parity_difference(Y, decided, sensitive_features=groups)
+        assert float(scorer(model, data, Y)) == float(wanted)
+    with pytest.raises(fw.UsageError, match="threshold=50"):
+        group_scorer(demographic_parity_difference, 0, threshold=50)
+    with pytest.raises(fw.UsageError, match="SVC has no predict_proba"):
+        group_scorer(demographic_parity_difference, 0, threshold=0.5)(SVC().fit(data, Y), data, Y)
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_progress_is_printed_unless_it_is_not_wanted(progress, capsys):
+    search(trials=2, progress=progress).fit(X[SMALL], Y[SMALL])
+    assert ("trials in" in capsys.readouterr().err) == progress
+
+
+def test_callbacks_are_told_of_every_configuration():
+    class Ends(fw.Callback):
+        def __init__(self):
+            self.numbers, self.why = [], []
+
+        def on_trial_end(self, study, trial):
+            self.numbers.append(trial.number)
+
+        def on_run_end(self, study, reason):
+            self.why.append(reason)
+
+    told = Ends()
+    search(trials=4, callbacks=[told]).fit(X[SMALL], Y[SMALL])
+    assert (told.numbers, told.why) == ([0, 1, 2, 3], ["4 trials were run"])
+
+
+def test_transformers_give_the_output_that_was_asked_for():
+    data = pd.DataFrame(X[SMALL][:, :5], columns=list("abcde"))
+    searching = ConstrainedSearchCV(
+        PCA(random_state=0), {"n_components": fw.Int(1, 4)}, cv=3, trials=3, terminator=None, random_state=0
+    )
+    searching.set_output(transform="pandas")
+    assert isinstance(searching.fit(data).transform(data), pd.DataFrame)
+    assert isinstance(clone(searching).fit(data).transform(data), pd.DataFrame)
+    assert isinstance(searching.set_output(transform="default").transform(data), np.ndarray)
+
+
+def test_tables_of_pandas_and_of_polars_find_the_same():
+    pl = pytest.importorskip("polars")
+    group = (X[SMALL][:, 0] > np.median(X[SMALL][:, 0])).astype(int)
+    columns = {"group": group, "a": X[SMALL][:, 1], "b": X[SMALL][:, 2]}
+
+    def searching(column):
+        limits, scorers = [fw.AtMost("gap", 0.95)], {"gap": group_scorer(demographic_parity_difference, column)}
+        return search(constraints=limits, scorers=scorers, trials=3, cv=3, certify=0.3, stopper=fw.Never())
+
+    plain = searching(0).fit(np.column_stack([*columns.values()]), Y[SMALL])
+    tables = [(pd.DataFrame(columns), pd.Series(Y[SMALL])), (pl.DataFrame(columns), pl.Series(Y[SMALL]))]
+    for data, truth in tables:
+        for column in ("group", 0):
+            found = searching(column).fit(data, truth)
+            assert seen(found) == seen(plain)
+            assert found.best_params_ == plain.best_params_
+            assert found.certificate_.certified == plain.certificate_.certified
+        scores = cross_val_score(searching("group").set_params(certify=None), data, truth, cv=2)
+        assert np.isfinite(scores).all()

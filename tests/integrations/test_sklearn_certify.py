@@ -282,7 +282,7 @@ def evidence_for(limit, scorer, **more):
     ("limit", "scorer", "kind", "grouped"),
     [
         (fw.AtMost("parity", 0.4), group_scorer(demographic_parity_difference), Decisions, True),
-        (fw.AtMost("gap", 0.4), group_scorer(gap), Resampled, True),
+        pytest.param(fw.AtMost("gap", 0.4), group_scorer(gap), Resampled, True, marks=pytest.mark.slow),
         (fw.AtLeast("accuracy", 0.5), "accuracy", Mean, False),
         (fw.AtLeast("recall", 0.2), "recall", Mean, False),
         (fw.AtLeast("precision", 0.2), "precision", Mean, False),
@@ -329,6 +329,7 @@ def score_on_fresh(certificate, scorer):
     return scorer(certificate.model, X[fresh], Y[fresh])
 
 
+@pytest.mark.slow
 def test_resampling_predicts_once_and_finds_what_predicting_each_time_finds():
     calls = []
 

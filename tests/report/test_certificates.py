@@ -8,10 +8,13 @@ import json
 import pytest
 
 import fairway as fw
+from fairway.evidence import Exact
+from fairway.printing import study_lines
 from fairway.report import content, plots
 from fairway.report.certificates import attempts, badge, cells, facts, to_json
 from fairway.report.marks import Points
 from fairway.report.page import document
+from fairway.report.summary import summarize
 from fairway.report.view import View
 from tests.conftest import SPACE
 from tests.report.hiring import hiring
@@ -68,6 +71,18 @@ def test_a_certificate_opens_the_report_with_its_sentence(certified):
     assert '<div id="badge" class="badge" data-kind="certified"' in page
     assert "not yet certified" not in top(page)
     assert badge(View(certified))[:2] == ("certified", "certified")
+
+
+def test_where_the_certified_model_is_not_the_best_on_the_judging_rows_the_summary_says_so():
+    study = fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("ms", 10.0)], seed=0, stopper=fw.Never())
+    for auc, ms in ((0.7, 4.0), (0.8, 8.5)):
+        study.tell(study.ask(), auc=auc, ms=fw.Measured(ms, error=1.0))
+    fresh = {0: Exact(5.0), 1: Exact(11.0)}
+    assert study.certify(lambda k: fresh[k], models=lambda best: best.number, progress=False).number == 0
+    said = "Trial 1 at step 1 failed its test on fresh rows: the certified model is trial 0 at step 1."
+    assert summarize(View(study)).headline.startswith("On the judging rows, the best model within the limit is trial 1")
+    assert summarize(View(study)).sentences[0] == said
+    assert said in " ".join(" ".join(study_lines(View(study), last=5)).split())
 
 
 def test_a_certificate_with_a_warning_says_so_at_once():
@@ -180,12 +195,12 @@ def test_the_picture_of_the_limits_has_bars_for_the_best_and_for_the_certified_m
     chart = plots.limits(certified)
     points = {mark.name: mark for mark in chart.panels[0].marks if isinstance(mark, Points)}
     assert points["best"].error == certified.best.errors["parity"]
-    fresh = points["certified, on fresh rows"]
+    fresh = points["certified, on held-out data"]
     assert fresh.x.tolist() == [certified.certificate.findings[0].value]
     assert all(points[name].error is None for name in points if name not in ("best", fresh.name))
     drawn = next(trace for trace in chart.plotly()["data"] if trace["name"] == fresh.name)
     assert drawn["error_x"]["array"] == [fresh.error]
-    assert "Bars are one error. The square is the certified model on fresh rows." in chart.caption
+    assert "Error bars are one standard error. The square is the certified model on held-out data." in chart.caption
 
 
 def test_hostile_groups_are_texts():

@@ -40,8 +40,8 @@ NUMBERS = hnp.arrays(np.float64, st.integers(0, 12), elements=st.floats(width=64
 def chart_of(text="auc", x=(1.0, 2.0, 3.0), y=(0.1, 0.5, 0.3), *, log=False):
     texts = [text] * len(x)
     marks = [
-        Line(x, y, text, "valid", hover=texts),
-        Points(x, y, text, "invalid", hover=texts),
+        Line(x, y, text, "feasible", hover=texts),
+        Points(x, y, text, "infeasible", hover=texts),
         Words(x, y, labels=texts),
         Limit(0.25, text, along="y", allowed="below"),
     ]
@@ -195,7 +195,7 @@ def test_every_colour_stands_out_on_white_and_on_near_black(role):
 
 
 def test_strata_differ_in_colour_and_symbol():
-    strata = ("valid", "invalid", "not evaluated", "best")
+    strata = ("feasible", "infeasible", "not evaluated", "best")
     for feature in ("colour", "symbol"):
         assert len({getattr(marks.LOOK[role], feature) for role in strata}) == len(strata)
 

@@ -440,7 +440,7 @@ class TestServing:
             ([url, "--host", "x" * 70, "--port", "0"], "there is no such address"),
             ([url, "--token", "", "--port", "0"], "one or more printable characters are expected"),
             ([url, "--token", "a\udcff", "--port", "0"], "one or more printable characters are expected"),
-            (["nothing"], "sqlite:///file.db or postgresql://user@host/database is expected"),
+            (["nothing"], "sqlite:///nothing: there is no such file"),
         ):
             assert main(["dashboard", *arguments]) == 2
             assert text in capsys.readouterr().err
@@ -472,6 +472,38 @@ class TestServing:
             with closing(http.client.HTTPConnection("127.0.0.1", where.port, timeout=30)) as connection:
                 connection.request("GET", f"/trials.json?name={quote(name, safe='')}")
                 assert len(json.loads(connection.getresponse().read())["rows"]) == 1
+
+
+def test_no_more_browsers_are_served_in_a_burst_than_there_are_seats(study, url, monkeypatch):
+    monkeypatch.setattr("fairway.report.dashboard.desk.STREAMS", 5)
+    application = dashboard.app(url)
+
+    async def ask(statuses, answered, leave):
+        async def send(message):
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+                if len(statuses) == 20:
+                    answered.set()
+
+        async def receive():
+            await leave.wait()
+            return {"type": "http.disconnect"}
+
+        headers = [(b"host", b"127.0.0.1:8321")]
+        scope = {"type": "http", "method": "GET", "path": "/events", "query_string": b"", "headers": headers}
+        await application({**scope, "root_path": "", "scheme": "http", "server": ("127.0.0.1", 8321)}, receive, send)
+
+    async def burst():
+        statuses, answered, leave = [], asyncio.Event(), asyncio.Event()
+        browsers = [asyncio.create_task(ask(statuses, answered, leave)) for _ in range(20)]
+        await answered.wait()
+        leave.set()
+        await asyncio.gather(*browsers)
+        return statuses
+
+    for _ in range(2):  # the seats are free again
+        statuses = asyncio.run(burst())
+        assert (statuses.count(200), statuses.count(503)) == (5, 15)
 
 
 def test_few_studies_are_kept_in_memory(url):

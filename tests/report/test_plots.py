@@ -14,12 +14,13 @@ from fairway.engine.clock import VirtualClock
 from fairway.errors import MissingDependency
 from fairway.interval import threshold
 from fairway.report import plots
+from fairway.report.charts.curves import one_curve
 from fairway.report.marks import Bars, Limit, Line, Points, Words
 from fairway.report.view import View
 from fairway.stoppers.stopper import Stopper, StopperState
 from tests.conftest import flush, make_recording, run_curves
 
-NAMES = ["best", "limits", "curves", "spending", "regret", "intervals", "slices", "parallel", "importance"]
+NAMES = ["best", "limits", "trade_off", "curves", "spending", "regret", "intervals", "slices", "parallel", "importance"]
 LIMIT = [fw.AtMost("eod", 0.25)]
 
 
@@ -83,7 +84,7 @@ def test_a_report_has_every_chart_in_a_fixed_order(simulated, tmp_path):
 def test_the_last_of_the_best_is_the_studys_best(simulated, over):
     chart = plots.best(simulated, over)
     (line,) = marks(chart, Line, "best within the limits")
-    (free,) = marks(chart, Line, "best ignoring the limits")
+    (free,) = marks(chart, Line, "best ignoring the constraints")
     assert line.y[-1] == simulated.best.metrics["auc"]
     assert free.y[-1] == simulated.best_ignoring_limits.metrics["auc"]
     assert (np.diff(line.y) >= 0).all()
@@ -130,7 +131,7 @@ def test_every_measured_trial_is_a_point_beside_its_limit(simulated):
         points = [mark for mark in panel.marks if isinstance(mark, Points) and mark.name != "best"]
         assert sum(len(mark.x) for mark in points) == len(measured)
         for mark in points:
-            feasible = {"valid": True, "invalid": False, "not evaluated": None}[mark.name]
+            feasible = {"feasible": True, "infeasible": False, "constraints not evaluated": None}[mark.name]
             assert sorted(mark.x) == sorted(trial.metrics[name] for trial in measured if trial.feasible is feasible)
         (star,) = (mark for mark in panel.marks if isinstance(mark, Points) and mark.name == "best")
         assert (star.x[0], star.y[0]) == (simulated.best.metrics[name], simulated.best.metrics["auc"])
@@ -156,13 +157,55 @@ def test_a_curve_is_what_was_reported_and_a_stop_says_why(make_study):
     bad = [(0.4, {"eod": 0.9})] * 4
     run_curves(study, [good, bad])
     chart = plots.curves(study)
-    (valid,) = marks(chart, Line, "valid")
+    valid, _ = marks(chart, Line, "feasible")  # of the objective and of the constraint
     assert valid.x[~np.isnan(valid.x)].tolist() == [1, 2, 3, 4]  # from the invalid first step on
     np.testing.assert_allclose(valid.y[~np.isnan(valid.y)], [0.5, 0.6, 0.7, 0.8])
-    (stopped,) = marks(chart, Points, "stopped")
+    (stopped,) = marks(chart, Points, "stopped early")
     assert stopped.hover == [f"trial 1 stopped at step 1\n{study.trials[1].reason}"]
-    (best,) = marks(chart, Points, "best")
+    best, _ = marks(chart, Points, "best")
     assert (best.x[0], best.y[0]) == (study.best.step, study.best.metrics["auc"])
+
+
+def test_a_few_outliers_do_not_press_the_other_curves_together(make_study):
+    study = make_study(fw.Never(skip=False))
+    usual = [[(0.5 + (k + step) / 100, {"eod": 0.1 + k / 100}) for step in range(10)] for k in range(12)]
+    usual[3][4] = (-1e6, {"eod": 0.1})
+    usual[5][2] = (0.6, {"eod": 1e9})
+    run_curves(study, usual)
+    objective, constraint = plots.curves(study).panels
+    assert -1.0 < objective.y.span[0] < 0.5
+    assert 0.7 < objective.y.span[1] < 2.0
+    assert 0.25 < constraint.y.span[1] < 2.0
+    for panel, (step, value) in ((objective, (5, "-1,000,000")), (constraint, (3, "1,000,000,000"))):
+        (beyond,) = (mark for mark in panel.marks if getattr(mark, "name", "") == "out of range")
+        assert beyond.x.tolist() == [step]
+        assert value in beyond.hover[0]
+        low, high = panel.y.span
+        for mark in panel.marks:
+            if isinstance(mark, Points | Line):
+                drawn = mark.y[~np.isnan(mark.y)]
+                assert ((drawn >= low) & (drawn <= high)).all()
+
+
+def test_each_constraint_has_a_panel_over_steps_with_its_limit(make_study):
+    study = make_study(fw.Never(skip=False))
+    run_curves(study, [[(0.5, {"eod": 0.1}), (0.6, {"eod": 0.4})]])
+    objective, constraint = plots.curves(study).panels
+    assert (objective.y.title, constraint.y.title) == ("auc", "eod")
+    assert objective.x == constraint.x
+    (limit,) = (mark for mark in constraint.marks if isinstance(mark, Limit))
+    assert (limit.value, limit.allowed) == (0.25, "below")
+    (broken,) = (m for m in constraint.marks if isinstance(m, Points) and m.name == "infeasible")
+    assert (broken.x.tolist(), broken.y.tolist()) == ([2], [0.4])
+
+
+def test_the_best_trial_is_drawn_last_in_every_panel(make_study):
+    study = make_study(fw.Never(skip=False))
+    run_curves(study, [[(0.5 + k / 10, {"eod": 0.1}), (0.6 + k / 10, {"eod": 0.2})] for k in range(3)])
+    for panel in plots.curves(study).panels:
+        assert [mark.role for mark in panel.marks[-2:]] == ["best", "best"]
+        assert [type(mark) for mark in panel.marks[-2:]] == [Line, Points]
+    assert plots.curves(study).panels[0].marks[-2].y.tolist() == [0.7, 0.8]
 
 
 def test_of_many_trials_the_best_are_among_the_curves(make_study):
@@ -176,7 +219,7 @@ def test_of_many_trials_the_best_are_among_the_curves(make_study):
 def test_long_curves_are_thinned_and_keep_their_ends(make_study):
     study = make_study(fw.Never(), constraints=())
     run_curves(study, [[(math.sin(k / 100), {}) for k in range(5000)]])
-    (line,) = marks(plots.curves(study), Line)
+    line = marks(plots.curves(study), Line)[0]
     steps = line.x[~np.isnan(line.x)]
     assert len(steps) < 200
     assert (steps[0], steps[-1]) == (1, 5000)
@@ -207,7 +250,7 @@ def seconds_of(chart):
     panel = chart.panels[0]
     size = {"microseconds": 1e-6, "milliseconds": 1e-3, "seconds": 1.0, "minutes": 60.0}[panel.x.title]
     return {
-        name.partition(":")[0] if "paid" not in name else "paid": float(bar.x[0]) * size
+        name.partition(":")[0] if " run" not in name else "run": float(bar.x[0]) * size
         for name, bar in zip(panel.y.categories, panel.marks, strict=True)
     }
 
@@ -217,11 +260,11 @@ def test_spending_adds_up_to_the_studys_costs(simulated):
     found, costs = seconds_of(chart), simulated.costs
     training = sum(seconds for name, seconds in found.items() if name.startswith("training,"))
     assert training == pytest.approx(costs.training_seconds)
-    assert found["paid"] == pytest.approx(costs.check_seconds)
+    assert found["run"] == pytest.approx(costs.check_seconds)
     assert found["training saved"] == pytest.approx(costs.saved_training_seconds)
     labels = chart.panels[0].y.categories
-    assert f"checks: {costs.checks:,} paid" in labels
-    assert f"checks: {costs.saved_checks:,} saved" in labels
+    assert f"checks: {costs.checks:,} run" in labels
+    assert f"checks: {costs.saved_checks:,} skipped" in labels
 
 
 def test_every_ended_trial_is_counted_once_by_what_ended_it(simulated):
@@ -334,16 +377,65 @@ def test_a_slice_has_a_point_for_every_trial_that_has_the_parameter():
     assert ((places > -0.3) & (places < 2.3)).all()
 
 
-def test_parallel_lines_break_where_a_parameter_is_absent():
+def test_a_trial_is_one_parallel_line_which_goes_below_an_axis_where_a_parameter_is_absent():
     study = conditional_study()
     chart = plots.parallel(study)
     lines = marks(chart, Line, "trial")[0].y.reshape(-1, 5)  # three parameters, the metric, the gap
     absent = [k for k, trial in enumerate(study.trials) if "drop" not in trial.params]
-    assert np.flatnonzero(np.isnan(lines[:, 2])).tolist() == absent
-    assert np.nanmin(lines) >= 0.0
+    assert not np.isnan(lines[:, :4]).any()
+    assert np.flatnonzero(lines[:, 2] < 0.0).tolist() == absent
+    assert (lines[:, [0, 1, 3]] >= 0.0).all()
     assert np.nanmax(lines) <= 1.0
+    ((place, name),) = chart.panels[0].y.ticks
+    assert (place, name) == (lines[absent[0], 2], "no value")
+    assert chart.caption.endswith('"no value": the trial does not use the parameter.')
     assert marks(chart, Words)[0].labels[:3] == ["1", "None", "0.5"]
     assert marks(chart, Line, "best")[0].y[3] == 0.0  # the lowest loss
+
+
+def test_captions_say_that_a_trial_is_shown_at_its_best_checkpoint_of_those_that_were_checked(make_study):
+    def captions(**metrics):
+        study = make_study(constraints=limits)
+        study.tell(study.ask(), auc=0.9, **{one.metric: 0.1 for one in limits})
+        study.tell(study.ask(), auc=0.5, **metrics)
+        charts = [plots.slices(study), plots.parallel(study), *([plots.limits(study)] if limits else [])]
+        return [chart.caption for chart in charts] + [one_curve(View(study), 1)[0].caption]
+
+    limits = [fw.AtMost("eod", 0.2)]
+    assert all("its best checkpoint whose limits were checked" in caption for caption in captions(eod=0.1))
+    first, second, third, fourth = captions()
+    assert all(
+        "whose limits were checked, or if there is none, its best by objective" in one for one in (first, second)
+    )
+    assert "by objective" not in third
+    assert "The star is its best by objective: none was checked." in fourth
+    limits = [fw.Track("ms")]
+    assert all("its best checkpoint whose tracked metrics were measured" in caption for caption in captions(ms=0.1))
+    limits = []
+    assert not any("whose" in caption for caption in captions())
+
+
+def test_a_parallel_line_has_a_place_for_a_metric_that_was_not_measured(make_study):
+    study = make_study()
+    study.tell(study.ask(), auc=0.5, eod=0.1)
+    study.tell(study.ask(), auc=0.4)
+    chart = plots.parallel(study)
+    assert marks(chart, Line, "constraints not evaluated")[0].y[-2] < 0.0
+    assert chart.caption.endswith('"no value": the trial has not measured the metric.')
+
+
+@pytest.mark.parametrize(("outlier", "mark"), [(1e9, "≥"), (-1e9, "≤"), (np.inf, "≥")])
+def test_an_end_of_a_parallel_axis_that_outliers_lie_beyond_says_so(make_study, outlier, mark):
+    study = make_study()
+    for k in range(20):
+        study.tell(study.ask(), auc=k / 20, eod=outlier if k == 7 else 0.1 + k / 100)
+    chart = plots.parallel(study)
+    (_, last), high = chart.panels[0].x.ticks[-1], marks(chart, Words)[0].labels[-1]
+    assert [end.startswith(mark) for end in (high, last)] == [mark == "≥", mark == "≤"]
+    assert chart.caption.endswith("Outliers lie at the end marked ≤ or ≥ of their axis.")
+    study = make_study()
+    study.tell(study.ask(), auc=0.5, eod=0.1)
+    assert "Outliers" not in plots.parallel(study).caption
 
 
 def test_many_trials_are_sampled_and_the_best_is_kept(make_study):
@@ -353,7 +445,7 @@ def test_many_trials_are_sampled_and_the_best_is_kept(make_study):
     for chart in (plots.parallel(study), plots.slices(study), plots.limits(study)):
         assert marks(chart, Line if chart.name == "parallel" else Points, "best")
         assert sum(len(mark.x) for mark in marks(chart, Points)) < 3200
-    assert len(marks(plots.parallel(study), Line, "valid")[0].y) // 4 <= 300
+    assert len(marks(plots.parallel(study), Line, "feasible")[0].y) // 4 <= 300
 
 
 def test_importance_finds_the_parameter_that_matters_for_each_metric():
@@ -366,6 +458,50 @@ def test_importance_finds_the_parameter_that_matters_for_each_metric():
     assert tops == ["a", "b"]
     again = plots.importance(study)
     assert [m.x.tolist() for m in marks(chart, Bars)] == [m.x.tolist() for m in marks(again, Bars)]
+
+
+def study_with_a_late_parameter(stopper):
+    space = {name: fw.Float(0.0, 1.0) for name in ("early", "late", "idle")}
+    study = fw.Study(space, fw.Minimize("loss"), sampler=fw.Random(), stopper=stopper, seed=2)
+
+    def train(trial):
+        for step in trial.steps(81):
+            late = 0.8 * trial.params["late"] if step > 60 else 0.0
+            trial.report(loss=trial.params["early"] + 1 / step - late)
+
+    study.optimize(train, trials=100, progress=False)
+    return study
+
+
+def labels_of(chart):
+    (bars,) = marks(chart, Bars)
+    return dict(zip(chart.panels[0].y.categories, bars.labels, strict=True))
+
+
+def test_importance_does_not_call_a_parameter_unimportant_that_could_not_show():
+    study = study_with_a_late_parameter(fw.ASHA())
+    chart = plots.importance(study)
+    assert labels_of(chart)["late"] == "unclear"
+    assert float(labels_of(chart)["early"]) > 0.5
+    assert f"100 trials for loss, {study.counts['stopped']} stopped early" in chart.caption
+    assert "too few trials ran long enough" in chart.caption
+
+
+def test_importance_of_trials_that_ran_to_their_end_tells_effects_from_noise():
+    chart = plots.importance(study_with_a_late_parameter(fw.Never()))
+    assert float(labels_of(chart)["late"]) > 0.1
+    assert labels_of(chart)["idle"].startswith("below noise")
+    assert "100 trials for loss, none stopped early" in chart.caption
+
+
+def test_importance_names_metrics_that_too_few_trials_measured():
+    study = fw.Study({"a": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), LIMIT, sampler=fw.Random(), seed=0)
+    for k in range(30):
+        trial = study.ask()
+        study.tell(trial, {"loss": trial.params["a"]} | ({"eod": 0.1} if k < 3 else {}))
+    chart = plots.importance(study)
+    assert len(chart.panels) == 1
+    assert "eod (3 trials)" in chart.caption
 
 
 def test_importance_of_noise_is_called_unreliable():
@@ -542,7 +678,7 @@ def test_errors_are_shown_when_pointed_at_and_drawn_only_for_the_best(make_study
     (star,) = marks(chart, Points, "best")
     assert (star.error, star.along) == (0.012, "x")
     assert "eod 0.150 ± 0.012" in star.hover[0]
-    (valid,) = marks(chart, Points, "valid")
+    (valid,) = marks(chart, Points, "feasible")
     assert valid.error is None
     assert all("± 0.012" in text for text in valid.hover)
     assert chart.panels[0].x.span[1] > 0.25

@@ -59,13 +59,15 @@ def test_where_nothing_is_feasible_the_closest_is_named_and_what_to_do():
     study = tell(make(fw.AtMost("eod", 0.25)), {"auc": 0.9, "eod": 0.5}, {"auc": 0.8, "eod": 0.31})
     summary = said(study)
     assert summary.headline == "No model within the limit was found yet."
-    assert summary.sentences[:3] == (
+    assert summary.sentences[:2] == (
         "The closest is trial 1: auc 0.8, eod 0.31.",
         "eod 0.31 is 0.06 (24%) beyond its limit of at most 0.25.",
-        "What helps: more trials, a wider space, or a looser limit: 2 of the 2 trials that measured eod violate it.",
+    )
+    assert summary.sentences[2].startswith(
+        "What stands in the way: none of 2 trials that measured eod kept it at most 0.25, and 0.31 came nearest: loosen"
     )
     assert summary.number == 1
-    assert summary.facts[1].role == "invalid"
+    assert summary.facts[1].role == "infeasible"
 
 
 def test_a_limit_broken_by_a_hair_is_not_shown_as_the_limit_itself():
@@ -188,7 +190,7 @@ def test_a_limit_with_a_confidence_compares_its_bound():
         "eod 0.071 ± 0.012, its bound at 90% 0.086, is 0.014 (14%) within its limit of at most 0.1."
     )
     fact = summary.facts[1]
-    assert (fact.value, fact.error, fact.role) == ("0.071", "± 0.012", "valid")
+    assert (fact.value, fact.error, fact.role) == ("0.071", "± 0.012", "feasible")
     assert fact.note == "≤ 0.1 at 90%: bound 0.086, 0.014 to spare on the judging rows"
 
 
@@ -200,8 +202,8 @@ def test_a_value_within_its_limit_whose_bound_is_not_counts_as_beyond():
     assert summary.headline == "No model within the limits was found yet."
     assert "eod 0.095 ± 0.010, its bound at 95% 0.111, is 0.011 (11%) beyond its limit of at most 0.1." in text(study)
     assert "recall 0.810 ± 0.010, its bound at 95% 0.794, is 0.0064 (1%) beyond its limit" in text(study)
-    assert [fact.role for fact in summary.facts[1:3]] == ["invalid", "invalid"]
-    assert "1 of the 1 trial that measured eod violate it" in text(study)
+    assert [fact.role for fact in summary.facts[1:3]] == ["infeasible", "infeasible"]
+    assert "the only trial that measured eod did not keep it at most 0.1, and 0.1114 came nearest" in text(study)
 
 
 def test_without_the_limit_what_its_bound_breaks_is_named():

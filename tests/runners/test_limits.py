@@ -7,6 +7,7 @@ import logging
 import math
 import threading
 import time
+from datetime import date, datetime, timedelta, timezone
 
 import pytest
 
@@ -204,3 +205,51 @@ def test_the_run_says_what_it_waits_for_where_nothing_can_be_killed(
 def test_a_check_takes_a_positive_number_of_seconds(make_study, wrong):
     with pytest.raises(fw.UsageError, match="check_timeout="):
         make_study().optimize(lambda trial: 1.0, trials=1, check_timeout=wrong)
+
+
+@pytest.mark.parametrize(
+    ("until", "expected"),
+    [
+        ("18:30", datetime(2026, 3, 1, 18, 30)),
+        ("17:00:01", datetime(2026, 3, 1, 17, 0, 1)),
+        ("17:00", datetime(2026, 3, 2, 17, 0)),  # it is that now
+        ("0:05", datetime(2026, 3, 2, 0, 5)),
+        ("2026-03-01 18:30", datetime(2026, 3, 1, 18, 30)),
+        (datetime(2026, 3, 5, 8, 0), datetime(2026, 3, 5, 8, 0)),
+        (datetime(2026, 3, 1, 18, 30).astimezone(timezone(timedelta(hours=9))), datetime(2026, 3, 1, 18, 30)),
+        (datetime.max, datetime.max),
+    ],
+)
+def test_a_time_of_day_is_the_next_one_and_a_date_is_itself(until, expected):
+    assert limits.moment(until, datetime(2026, 3, 1, 17, 0)) == expected
+
+
+@pytest.mark.parametrize(
+    ("until", "says"),
+    [
+        ("6 pm", r"until='6 pm': a time of day such as '18:30', or a datetime, is expected"),
+        ("25:00", "a time of day such as"),
+        ("", "a time of day such as"),
+        (18.5, r"until=18\.5: a time of day such as"),
+        (date(2026, 3, 2), "a time of day such as"),
+        ("2026-03-01", r"until='2026-03-01': it is 2026-03-01 17:00 now, and a later time is expected"),
+        (datetime(2026, 3, 1, 16, 59), "it is 2026-03-01 17:00 now"),
+    ],
+)
+def test_a_time_that_is_none_or_has_passed_is_refused(until, says):
+    with pytest.raises(fw.UsageError, match=says):
+        limits.moment(until, datetime(2026, 3, 1, 17, 0))
+
+
+def test_a_run_ends_at_its_time_and_says_which(make_study):
+    study = make_study()
+    soon = datetime.now() + timedelta(seconds=0.5)
+    with within(30):
+        study.optimize(lambda trial: {"auc": 0.5, "eod": 0.1}, until=soon)
+        assert study.ended == f"it is {soon:%H:%M}, when the run was to end"
+        study.optimize(lambda trial: {"auc": 0.5, "eod": 0.1}, timeout=0.1, until=datetime.max)
+        assert study.ended == "the timeout of 0.1 s has passed"
+    study.optimize(lambda trial: {"auc": 0.5, "eod": 0.1}, trials=1, until="23:59")
+    assert study.ended == "1 trial was run"
+    with pytest.raises(fw.UsageError, match="say when to end, with trials=, total=, timeout= or until="):
+        study.optimize(lambda trial: 0.5)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import logging
 import math
 
@@ -68,6 +69,41 @@ class TestOptimize:
             == "ZeroDivisionError: division by zero, raised by constraint 'eod' of trial 2 at step 1"
         )
         assert study.trials[2].metrics == {"auc": 0.7, "eod": None}
+
+    @pytest.mark.parametrize("backend", ["thread", "process"])
+    def test_a_failed_trial_says_which_line_of_the_users_code_raised(self, make_study, backend):
+        study = make_study()
+
+        def sometimes(trial):
+            return evaluate(trial) if trial.number != 1 else json.loads("{no json")
+
+        study.optimize(sometimes, trials=3, backend=backend)
+        line = sometimes.__code__.co_firstlineno + 1
+        source = 'return evaluate(trial) if trial.number != 1 else json.loads("{no json")'
+        assert study.trials[1].traceback == f"{__file__}, line {line}, in sometimes: {source}"
+        assert [trial.traceback for trial in (study.trials[0], study.trials[2])] == ["", ""]
+
+    def test_raise_on_failure_ends_the_run_with_the_users_exception(self, make_study):
+        study = make_study()
+
+        def third_fails(trial):
+            if trial.number == 2:
+                raise RuntimeError("no luck")
+            return evaluate(trial)
+
+        with pytest.raises(RuntimeError, match="no luck"):
+            study.optimize(third_fails, trials=10, raise_on_failure=True)
+        assert [trial.status for trial in study.trials] == ["completed", "completed", "failed"]
+        assert study.ended == study.trials[2].reason == "RuntimeError: no luck"
+        study.optimize(evaluate, trials=1, raise_on_failure=True)
+        assert study.trials[3].status == "completed"
+
+    def test_raise_on_failure_names_a_failure_without_an_exception(self, make_study):
+        study = make_study()
+        study.optimize(evaluate, trials=1)
+        with pytest.raises(fw.StudyFailed, match="trial 1 failed: auc is nan at step 1"):
+            study.optimize(lambda trial: {"auc": float("nan"), "eod": 0.1}, trials=9, raise_on_failure=True)
+        assert len(study.trials) == 2
 
     def test_a_function_that_never_works_is_given_up_on(self, make_study):
         study = make_study()
@@ -195,7 +231,8 @@ class TestOptimize:
                 raise KeyboardInterrupt
 
         study = fw.Study(SPACE, fw.Maximize("auc"), sampler=Interrupted(), seed=0)
-        study.optimize(evaluate, trials=3)
+        with pytest.raises(KeyboardInterrupt):
+            study.optimize(evaluate, trials=3)
         assert study.ended == "interrupted"
 
     def test_an_error_that_ends_the_run_is_written_down(self, make_study):
@@ -204,7 +241,8 @@ class TestOptimize:
             study.optimize(lambda trial: None, trials=3)
         assert study.ended.startswith("UsageError: trial 0 reported nothing")
 
-    def test_ctrl_c_ends_the_run_and_keeps_what_was_told(self, make_study):
+    @pytest.mark.parametrize("backend", [None, "thread"])
+    def test_ctrl_c_is_raised_when_all_is_written_down_and_says_what_was_found(self, make_study, backend):
         study = make_study()
 
         def interrupted(trial):
@@ -212,8 +250,17 @@ class TestOptimize:
                 raise KeyboardInterrupt
             return evaluate(trial)
 
-        study.optimize(interrupted, trials=10)
+        with pytest.raises(KeyboardInterrupt) as raised:
+            study.optimize(interrupted, trials=10, backend=backend)
+        kept = "fairway: the study keeps 3 trials, and the best is trial 1: auc 0.04543, eod 0.02272"
+        assert raised.value.__notes__ == [f"{kept}; call optimize again to continue"]
         assert study.ended == "interrupted"
         assert [trial.status for trial in study.trials] == ["completed", "completed", "failed"]
         assert study.trials[2].reason == "interrupted"
         assert study.counts["running"] == 0
+
+
+def test_a_trial_that_fails_by_its_objective_is_told_like_one_that_raises(caplog):
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), seed=0)
+    study.optimize(lambda trial: math.nan if trial.number == 1 else 0.5, trials=3)
+    assert caplog.messages.count("trial 1 failed: auc is nan at step 1") == 1

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import fairway as fw
-from fairway.engine.events import Asked, Reported, to_json
+from fairway.engine.event_json import to_json
+from fairway.engine.events import Asked, Reported
 from fairway.engine.verify import verify
 from tests.conftest import make_recording
 
@@ -148,16 +149,19 @@ def test_enqueued_configurations_are_run_first(recording):
     study.enqueue(recording.params(7))
     fw.simulate(study, recording, budget=1.0)
     assert study.trials[0].params == recording.params(7)
-    for params in ({"depth": 1, "rate": 0.123}, recording.params(7)):  # not recorded; run already
-        study = study_of(recording, fw.Never(), storage=study.log)
-        study.enqueue(params)
-        asked = len(study.trials)
-        with pytest.raises(fw.UsageError, match="the recording has no configuration"):
-            fw.simulate(study, recording, budget=1.0)
-        assert len(study.trials) == asked
-        study = study_of(recording, fw.Never())
-        study.enqueue(recording.params(7))
-        fw.simulate(study, recording, budget=1.0)
+
+
+def test_of_an_enqueued_configuration_that_is_not_left_the_nearest_is_run(recording):
+    study = study_of(recording, fw.Never())
+    study.enqueue(recording.params(7))
+    study.enqueue(recording.params(7))  # run by then
+    study.enqueue({"depth": recording.params(3)["depth"]})
+    fw.simulate(study, recording, workers=1, budget=1e6)
+    x = recording.x
+    apart = ((x - x[7]) ** 2).sum(axis=1)
+    apart[7] = np.inf
+    assert study.trials[1].params == recording.params(int(np.argmin(apart)))
+    assert study.trials[2].params["depth"] == recording.params(3)["depth"]
 
 
 def test_a_second_simulation_goes_on_with_what_is_left_and_leaves_other_trials_alone(recording):

@@ -64,17 +64,17 @@ def by_definition(curves, *, keep, spacing, trust, persistence):
             if t in rungs:
                 trusted = (step for step in rungs if trusted_by_definition(seen, rungs, step, trust))
                 first = next(trusted, math.inf)
-                close = False
+                is_far = False  # among those that violate most
                 if excess:
                     beyond.append((t, excess, -auc))
                     worse = sorted(other[1:] for other in beyond if other[0] == t)
                     kept = max(1, math.floor(len(worse) * keep + 1e-9))
-                    close = best == -math.inf and (excess, -auc) <= worse[kept - 1]
+                    is_far = (excess, -auc) > worse[kept - 1]
                 probes = (number < 6 or number % 8 == 0) and t < 3 * first
-                if not probes and not close and trusted_by_definition(seen, rungs, t, trust):
+                if not probes and (auc < best or is_far) and trusted_by_definition(seen, rungs, t, trust):
                     peers = sorted((other[t] for other in seen.values() if t in other), reverse=True)
                     kept = max(1, math.floor(len(peers) * keep + 1e-9))
-                    stop = stop or auc < best and auc < peers[kept - 1]
+                    stop = stop or auc < peers[kept - 1]
             trial.append(stop and t < len(curve))
             if trial[-1]:
                 break
@@ -231,6 +231,16 @@ def test_with_a_fixed_interval_nothing_depends_on_the_clock():
     shown = [curve([0.5 + k / 50 + t / 100 for t in range(9)], [0.1, 0.3] * 4 + [0.1]) for k in range(9)]
     seen = [stops(run_curves(study_of(fw.Pilot(interval=1)), shown)) for _ in range(3)]
     assert seen[0] == seen[1] == seen[2]
+
+
+@pytest.mark.parametrize(("cost", "most"), [(None, 60), (0.5, 60), (4.0, 20), (1000.0, 5)])
+def test_with_a_fixed_interval_checks_take_their_share_by_the_costs_that_are_declared(make_study, cost, most):
+    study = make_study(fw.Pilot(interval=1), [fw.AtMost("eod", 0.25, cost=cost)])
+    run_curves(study, [curve([0.5 + t / 200 for t in range(60)], [0.1] * 60)])
+    assert study.costs.checks <= most
+    assert study.costs.checks >= min(most, 60 // max(round(cost or 1), 1))
+    assert study.best.step == 60  # the last step is checked whatever it costs
+    assert verify(study.log.read()).faults == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairway.stoppers import ranks
-from fairway.stoppers.ranks import PairRanks, Ranks
+from fairway.stoppers.ranks import Neighbours, PairRanks, Ranks
 
 keys = st.one_of(st.integers(-3, 3).map(float), st.floats(allow_nan=False), st.just(math.inf))
 
@@ -39,3 +39,14 @@ def test_ranks_hold_across_merges(monkeypatch):
         seen.append((value, tie))
         assert pairs.add(value, tie) == sum(other >= (value, tie) for other in seen)
         assert singles.add(value) == sum(other[0] >= value for other in seen)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9).map(float), keys), max_size=60))
+def test_a_rank_among_neighbours_is_one_among_the_nearest_places(pairs):
+    structure, seen = Neighbours(), []
+    for place, loss in pairs:
+        seen.append((place, loss))
+        rank, n = structure.add((place,), loss)
+        same = [other for at, other in seen if at == place]
+        assert max(min(6, len(seen)), len(seen) // 3, len(same)) <= n <= len(seen)
+        assert sum(other >= loss for other in same) <= rank <= sum(other >= loss for _, other in seen)

@@ -50,7 +50,8 @@ HOLD = "ctypes.PyDLL(None).usleep(int({seconds} * 1e6))  # Python's lock is held
 def silent(url, act, beat=0.2):
     """Another process with a running trial, which does something before it tells."""
     code = textwrap.dedent(SILENT).format(url=url, act=act, beat=beat)
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE  # for its input too: it waits there, wherever the tests run
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True) as process:
         try:
             assert process.stdout.readline() == "asked\n"
             yield process
@@ -142,8 +143,7 @@ def test_a_worker_of_another_machine_goes_by_its_lease_and_may_come_back(url, mo
     other.tell(other.ask(), auc=0.5, eod=0.1)
     assert other.counts["running"] == 1
     vanish(monkeypatch)
-    other.enqueue({"x": 0.75})  # comes before what is lost
-    assert other.ask().params == {"x": 0.75}
+    other.optimize(pytest.fail, total=1, progress=False)  # looks who is lost, and has trials enough
     assert other.trials[0].reason == "lost its worker"
     study.tell(trial, auc=0.9, eod=0.1)
     other.owner.journal.catch_up()
@@ -202,7 +202,7 @@ class TestAnotherMachine:
             move_elsewhere(url)
             time.sleep(2)
             study.ask()
-            assert (study.counts["running"], study.counts["failed"]) == (2, 0)
+            assert study.counts["failed"] == 0
             assert process.stdout.readline() == "told\n"
 
     def test_a_process_that_is_killed_loses_its_trial_after_the_lease(self, url, short_lease):

@@ -22,9 +22,9 @@ from tests.storage.test_leases import vanish
 CURVES = [[(auc / 10, {"eod": eod / 10}) for auc, eod in zip((1, 5, 9, 3), (0, 2, 4, 1), strict=True)]] * 6
 
 
-def open_study(url, stopper=None, name="credit", seed=0):
+def open_study(url, stopper=None, name="credit", seed=0, **more):
     limits = [fw.AtMost("eod", 0.25)]
-    return fw.Study(SPACE, fw.Maximize("auc"), limits, stopper=stopper, storage=url, name=name, seed=seed)
+    return fw.Study(SPACE, fw.Maximize("auc"), limits, stopper=stopper, storage=url, name=name, seed=seed, **more)
 
 
 def test_a_study_goes_on_where_it_was(url):
@@ -73,6 +73,14 @@ def test_claims_are_taken_once_and_all_or_nothing_is_written(url):
     assert study.log.append([Asked(1, {"x": 0.5}, 0.0, 9), asked]) is None
     assert len(study.log.read()) == length
     assert study.log.append([Asked(1, {"x": 0.5}, 0.0, 9)]) == length + 1
+
+
+def test_a_claim_that_is_taken_is_refused_without_a_word_in_the_log(url, caplog):
+    study = open_study(url)
+    study.ask()
+    others = [Asked(number, {"x": 0.5}, 0.0, 9) for number in range(1, 3000)]
+    assert study.log.append([Asked(0, {"x": 0.5}, 0.0, 9), *others]) is None
+    assert not caplog.records
 
 
 def test_a_study_deleted_under_way_says_so(url):
@@ -129,21 +137,46 @@ def test_a_worker_shows_that_it_lives(url, monkeypatch):
 
 def test_a_tell_is_written_through_to_the_disk_and_a_report_is_not(tmp_path):
     study = open_study(f"sqlite:///{tmp_path / 'study.db'}")
-    statements = []
+    written = []
 
-    def watch(connection, cursor, statement, *rest):
-        mode = connection.connection.cursor().execute("PRAGMA synchronous").fetchone()[0]
-        statements.append((statement.split(" (")[0], {1: "NORMAL", 2: "FULL"}[mode]))
+    def watch(connection, *_):
+        mode = {1: "NORMAL", 2: "FULL"}
 
-    sa.event.listen(study.log._access.engine, "before_cursor_execute", watch)
+        def note(statement):
+            if statement.startswith("INSERT INTO fairway_event"):
+                connection.set_trace_callback(None)
+                written.append(mode[connection.execute("PRAGMA synchronous").fetchone()[0]])
+                connection.set_trace_callback(note)
+
+        connection.set_trace_callback(note)
+
+    sa.event.listen(study.log._access.engine, "checkout", watch)
+    study.log._access._cursors.close()  # so that the next one is checked out
     trial = study.ask()
     trial.report(auc=0.5, eod=0.1)
     study.owner.journal.drain(trial.driver.batch)
     study.tell(trial)
-    written = [mode for statement, mode in statements if statement == "INSERT INTO fairway_event"]
     assert written == ["NORMAL", "NORMAL", "FULL"]  # asked, reported, told
     with study.log._access.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+
+
+def test_a_write_that_fails_is_undone_before_anybody_uses_its_connection_again(url):
+    access = Database(url).access
+
+    def fail():
+        with access.adding(durable=False) as cursor:
+            cursor.execute("INSERT INTO fairway_study (name, created, length) VALUES ('half', 0, 0)")
+            raise ZeroDivisionError
+
+    for _ in range(2):  # also with a connection that was kept
+        with access.finding() as cursor:
+            cursor.execute("SELECT 1")
+        with pytest.raises(ZeroDivisionError):
+            fail()
+        with access.finding() as cursor:
+            cursor.execute("SELECT count(*) FROM fairway_study")
+            assert cursor.fetchall() == [(0,)]
 
 
 def test_a_database_of_an_older_schema_is_migrated_when_it_is_opened(url, monkeypatch):
@@ -153,6 +186,9 @@ def test_a_database_of_an_older_schema_is_migrated_when_it_is_opened(url, monkey
         for statement in (
             "DROP INDEX fairway_event_trial",
             "ALTER TABLE fairway_event DROP COLUMN trial",
+            "ALTER TABLE fairway_event DROP COLUMN previous",
+            "ALTER TABLE fairway_event DROP COLUMN checksum",
+            "ALTER TABLE fairway_study DROP COLUMN checksum",
             "UPDATE fairway_schema SET version = 1",
         ):
             connection.exec_driver_sql(statement)
@@ -261,10 +297,10 @@ class TestABrokenDatabase:
         database = Database(url)
         with database.access.engine.begin() as connection:
             connection.exec_driver_sql("UPDATE fairway_schema SET version = 99")
-        self.check(url, "written by a newer fairway .schema 99, this one knows 2.; update fairway")
+        self.check(url, "written by a newer fairway .schema 99, this one knows 3.; update fairway")
 
     def test_a_directory_that_is_not_there(self, tmp_path):
-        self.check(f"sqlite:///{tmp_path}/missing/study.db", "unable to open database file")
+        self.check(f"sqlite:///{tmp_path}/missing/study.db", "there is no folder '.*missing'", fw.UsageError)
 
     def test_a_server_that_is_not_there(self, tmp_path):
         self.check(f"postgresql://nobody@/nothing?host={tmp_path}", "could not be opened")
@@ -294,7 +330,7 @@ class TestABrokenDatabase:
         monkeypatch.setattr("fairway.storage.access.BUSY_MS", 50)
         monkeypatch.setattr("fairway.storage.sql.BUSY_MS", 50)
         url = f"sqlite:///{tmp_path / 'study.db'}"
-        study = open_study(url)
+        study = open_study(url, patience=0)
         with closing(sqlite3.connect(tmp_path / "study.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(fw.StorageError, match="database is locked"):

@@ -103,7 +103,7 @@ def test_what_was_said_is_shown(tmp_path, capsys):
     url = f"sqlite:///{tmp_path / 'study.db'}"
     study = judged(fw.Plateau(10), storage=url, name="credit")
     study.tell(study.ask(), loss=1.0)
-    assert describe(study.owner, None, 0.0)[2] == "last verdict: nothing better for 0 trials, after 1 trial"
+    assert describe(study.owner, 1, None, 0.0)[2] == "last verdict: nothing better for 0 trials, after 1 trial"
     assert main(["show", url, "credit"]) == 0
     assert "last verdict: nothing better for 0 trials, after 1 trial" in capsys.readouterr().out
     study.optimize(parabola, trials=100)

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fairway.checks import at_least_zero, one_of, whole
+from fairway.checks import at_least_zero, one_of, short, whole
 from fairway.constraints.gaps import smoothed
 from fairway.errors import UsageError
 from fairway.measured import Measured
@@ -102,7 +103,7 @@ class Directional:
     def __post_init__(self) -> None:
         _check_groups(self)
         one_of(self.direction, f"{self.name}: direction", options=("up", "down"))
-        if self.label != "predicted" and (self.label != -1 or isinstance(self.label, float)):
+        if not (isinstance(self.label, str | Integral) and self.label in ("predicted", -1)):
             whole(self.label, f"{self.name}: label", least=0)
 
 
@@ -153,16 +154,16 @@ def failed_cases(predict: Callable[[list[Any]], Any], cases: Iterable[Case]) -> 
     {'words': [False, True]}
     """
     if not callable(predict):
-        raise UsageError(f"predict={predict!r}: a function of a list of inputs is expected")
+        raise UsageError(f"predict={short(predict)}: a function of a list of inputs is expected")
     if isinstance(cases, str | Case) or not isinstance(cases, Iterable):
-        raise UsageError(f"cases={cases!r}: a list of tests is expected")
-    suite = list(cases)
+        raise UsageError(f"cases={short(cases)}: a list of tests is expected")
+    suite = _listed(cases, "cases")
     if not suite:
         raise UsageError("cases is empty: a suite of at least one test is expected")
     names: set[str] = set()
     for case in suite:
         if not isinstance(case, Case):
-            raise UsageError(f"cases has {case!r}: MinimumFunctionality, Invariance or Directional is expected")
+            raise UsageError(f"cases has {short(case)}: MinimumFunctionality, Invariance or Directional is expected")
         if case.name in names:
             raise UsageError(f"two tests are named {case.name!r}: a different name for each is expected")
         names.add(case.name)
@@ -264,13 +265,20 @@ def _read(returned: Any, n: int) -> _Predicted:
 
 def _check_name(name: Any) -> None:
     if not isinstance(name, str) or not name:
-        raise UsageError(f"name={name!r}: a non-empty string is expected")
+        raise UsageError(f"name={short(name)}: a non-empty string is expected")
+
+
+def _listed(values: Iterable[Any], what: str) -> list[Any]:
+    try:
+        return list(values)
+    except TypeError:  # an array of no dimension says that it is iterable
+        raise UsageError(f"{what}={short(values)}: a list is expected") from None
 
 
 def _filled(values: Any, what: str) -> tuple[Any, ...]:
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable) or hasattr(values, "columns"):
-        raise UsageError(f"{what}={repr(values)[:80]}: a list is expected")
-    filled = tuple(values)
+        raise UsageError(f"{what}={short(values)}: a list is expected")
+    filled = tuple(_listed(values, what))
     if not filled:
         raise UsageError(f"{what} is empty: at least one case is expected")
     return filled

@@ -10,11 +10,16 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from fairway.checks import short
 from fairway.constraints.behaviour import Case, Directional, Invariance, MinimumFunctionality
 from fairway.errors import UsageError
 
 _INV_TOLERANCE = 0.1  # CheckList's default
 _EXPECTED = ("labels", "direction", "tolerance", "label")
+
+
+def _is_nested(expect: Any) -> bool:
+    return isinstance(expect, Mapping) and all(isinstance(one, Mapping) for one in expect.values())
 
 
 def load_cases(path: str | PathLike[str], *, expect: Mapping[str, Mapping[str, Any]] | None = None) -> list[Case]:
@@ -40,6 +45,10 @@ def load_cases(path: str | PathLike[str], *, expect: Mapping[str, Mapping[str, A
     [MinimumFunctionality(name='words', inputs=('good', 'great'), labels=((1,), (1,)))]
     2
     """
+    if not isinstance(path, str | PathLike):
+        raise UsageError(f"path={short(path)}: the path of a JSON file is expected")
+    if expect is not None and not _is_nested(expect):
+        raise UsageError(f"expect={short(expect)}: a dict of dicts, by the names of tests, is expected")
     try:
         raw = Path(path).read_bytes()
         tests = json.loads(gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw)

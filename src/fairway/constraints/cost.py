@@ -7,7 +7,7 @@ import inspect
 import itertools
 import math
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -16,9 +16,11 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import fraction, positive, whole
+from fairway import crowd
+from fairway.checks import fraction, number, short, whole
 from fairway.constraints.rows import count_rows, take
 from fairway.errors import UsageError
+from fairway.logs import logger
 from fairway.measured import Measured
 from fairway.measured import quantile as z_score
 
@@ -26,11 +28,22 @@ _BLOCKS = 5
 _MEDIAN_ERROR = 0.54  # of five normal values, sd(median) / E(b_4 - b_2) = 0.536 / 0.990
 _CALLS = 30  # at least, over all blocks
 _WARM_UP = 3
+_LONGEST = 3600.0
+_SECONDS = f"a positive number of seconds, at most {_LONGEST:g},"
 _LARGEST = 100_000
 _SLICES = 256  # batches to cut at most, since each is a copy
+_said: list[str] = []  # the company that this process has warned of
 
 
-def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None = 1, seconds: float = 0.2) -> Measured:
+def latency(
+    model: Any,
+    rows: Any,
+    *,
+    quantile: float = 0.95,
+    batch: int | None = 1,
+    seconds: float = 0.2,
+    pin: int | Iterable[int] | None = None,
+) -> Measured:
     """The seconds that one prediction call takes, at a quantile of many calls.
 
     `model` has a `predict` method or is a function; `rows` is an array, a DataFrame or a list. Each call gets the next
@@ -44,17 +57,26 @@ def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None 
     blocks have too few calls for that, it is the order statistic of all calls together; if those are too few as well,
     as 58 are for the 0.95 quantile and a confidence of 0.95, the slowest call plus z errors. Give more `seconds` then.
 
+    `pin` is a core, or several, to which all threads of the process keep meanwhile (on Linux). If the run has other
+    workers, or others use a quarter of all cores meanwhile, the value's `note` says so, and a warning does once.
+    Declare the limit with `alone=True`, and `optimize` measures its best again with nobody beside it.
+
     >>> from fairway.constraints import latency
     >>> took = latency(len, ["good", "bad"], quantile=0.5, seconds=0.01)
     >>> 0 < took <= took.upper(0.95)
     True
     """
     fraction(quantile, "quantile", ends=(0, 1))
-    positive(seconds, "seconds", what="number of seconds")
+    number(seconds, "seconds", what=_SECONDS, within=lambda given: 0 < given <= _LONGEST)
     predict = getattr(model, "predict", model)
     if not callable(predict):
-        raise UsageError(f"model={model!r}: an object with a predict method, or a function of rows, is expected")
-    blocks = call_seconds(predict, rows, batch, blocks=_BLOCKS, calls=_CALLS, seconds=seconds)
+        raise UsageError(f"model={short(model)}: an object with a predict method, or a function of rows, is expected")
+    watch = crowd.Watch()
+    blocks = call_seconds(predict, rows, batch, blocks=_BLOCKS, calls=_CALLS, seconds=seconds, pin=pin)
+    company = watch.company()
+    if company and not crowd.in_run() and not _said:
+        _said.append(company)
+        logger.warning("a latency was measured %s: it may be longer than it is alone", company)
     found = sorted(float(np.quantile(block, quantile)) for block in blocks)
     value, error = found[_BLOCKS // 2], _MEDIAN_ERROR * (found[-2] - found[1])
     times = [np.array(block) for block in blocks]
@@ -63,18 +85,33 @@ def latency(model: Any, rows: Any, *, quantile: float = 0.95, batch: int | None 
         error,
         upper=partial(_at_most, times, quantile, value, error),
         lower=partial(_at_least, times, quantile, value, error),
+        note=company,
     )
 
 
 def call_seconds(
-    predict: Callable[[Any], Any], rows: Any, batch: int | None, *, blocks: int, calls: int, seconds: float
+    predict: Callable[[Any], Any],
+    rows: Any,
+    batch: int | None,
+    *,
+    blocks: int,
+    calls: int,
+    seconds: float,
+    pin: int | Iterable[int] | None = None,
 ) -> list[list[float]]:
     """The seconds that each call took, in blocks: at least so many calls for at least so many seconds, over all blocks.
 
     Each call gets the next `batch` rows, prepared beforehand, or all rows if `batch` is None. A few calls warm up, and
-    the garbage collector is off.
+    the garbage collector is off. With `pin`, all threads of the process keep to those cores.
     """
-    batches = itertools.cycle(_batches(rows, batch))
+    cores, batches = crowd.checked_cores(pin), itertools.cycle(_batches(rows, batch))
+    with crowd.pinned(cores):
+        return _timed(predict, batches, blocks=blocks, calls=calls, seconds=seconds)
+
+
+def _timed(
+    predict: Callable[[Any], Any], batches: "itertools.cycle[Any]", *, blocks: int, calls: int, seconds: float
+) -> list[list[float]]:
     for _ in range(_WARM_UP):
         returned = predict(next(batches))
         if isinstance(returned, Iterator) or inspect.isawaitable(returned):

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fairway.checks import is_number
+from fairway.checks import is_number, short
 from fairway.constraints.gaps import Cells, largest_gap, smallest_ratio
 from fairway.constraints.rows import column, grouped, labels
 from fairway.errors import MissingDependency, UsageError
@@ -125,14 +125,14 @@ def group_gap(
     except ImportError:
         raise MissingDependency("group_gap needs Fairlearn: pip install 'fairway[fairlearn]'") from None
     if not callable(metric):
-        raise UsageError(f"metric={metric!r}: a function of (y_true, y_pred) is expected")
+        raise UsageError(f"metric={short(metric)}: a function of (y_true, y_pred) is expected")
     truth, predicted = column(y_true, "y_true"), column(y_pred, "y_pred")
     groups, _, weights = grouped(truth, predicted, sensitive_features, sample_weight)
 
     def measured(truth: Any, predicted: Any, **weighted: Any) -> float:
         value = metric(truth, predicted, **weighted)
         if not is_number(value):
-            raise UsageError(f"metric returned {value!r}: one number is expected")
+            raise UsageError(f"metric returned {short(value)}: one number is expected")
         return float(value)
 
     params = None if weights is None else {"sample_weight": weights}

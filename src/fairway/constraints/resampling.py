@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import is_number, whole
+from fairway.checks import is_number, short, whole
 from fairway.constraints.rows import clusters_of, count_rows, take
 from fairway.errors import UsageError
 from fairway.measured import Measured, quantile
+
+MOST_RESAMPLES = 1_000_000
+"""Each is a call of the metric."""
 
 _FEWEST = 20  # resamples from which a standard deviation is worth reporting
 _UNDEFINED = 0.05  # the largest share of resamples without a value
@@ -49,8 +52,8 @@ def bootstrap(
     (0.36, 0.07, 0.47)
     """
     if not callable(metric):
-        raise UsageError(f"bootstrap: metric={metric!r}: a function of the columns is expected")
-    whole(resamples, "resamples", least=_FEWEST)
+        raise UsageError(f"bootstrap: metric={short(metric)}: a function of the columns is expected")
+    whole(resamples, "resamples", least=_FEWEST, most=MOST_RESAMPLES)
     whole(seed, "seed", least=0)
     given = {**{f"column {i}": values for i, values in enumerate(columns, 1)}, **named}
     n = _length(given)
@@ -109,7 +112,7 @@ def value_of(metric: Callable[..., float], columns: Sequence[Any], named: Mappin
     """The metric of these columns, which must be one number."""
     value = metric(*columns, **named)
     if not is_number(value):
-        raise UsageError(f"metric returned {' '.join(repr(value).split())[:80]}: one number is expected")
+        raise UsageError(f"metric returned {short(value)}: one number is expected")
     return float(value)
 
 

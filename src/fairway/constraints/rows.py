@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import is_number
+from fairway.checks import is_number, short
 from fairway.errors import UsageError
 
 _FEW = 16  # groups that are numbered one after the other
@@ -46,14 +46,17 @@ def labels(values: Any, name: str) -> NDArray[np.int64]:
         ones = np.asarray(given == 1)
         if (ones | (given == 0)).all() or (ones | (given == -1)).all():
             return np.asarray(ones, dtype=np.int64)
-    seen = set(given.tolist())
+    try:
+        seen = set(given.tolist())
+    except TypeError:  # what cannot be hashed
+        raise UsageError(f"{name}={short(values)}: 0 and 1 are expected") from None
     if seen <= {0, 1} or seen <= {-1, 1}:
         return np.asarray(given == 1, dtype=np.int64)
     if all(is_number(value) and 0 <= value <= 1 for value in seen):
         raise UsageError(f"{name} has values between 0 and 1: labels are expected, as in probabilities >= 0.5")
     if any(map(missing, seen)):
         raise UsageError(f"{name} has missing values: 0 and 1 are expected")
-    some = sorted(map(repr, seen))
+    some = sorted(map(short, seen))
     shown = ", ".join(some[:3]) + (", ..." if len(some) > 3 else "")  # noqa: PLR2004
     raise UsageError(f"{name} has the labels {shown}: 0 and 1 are expected, as in {name} == {some[-1]}")
 
@@ -63,8 +66,10 @@ def grouped(truth: NDArray[Any], predicted: NDArray[Any], sensitive_features: An
     number, keys = numbered_groups(sensitive_features, "sensitive_features")
     try:
         weights = None if sample_weight is None else column(sample_weight, "sample_weight").astype(float)
-    except (TypeError, ValueError):
-        raise UsageError(f"sample_weight={repr(sample_weight)[:80]}: a number for each row is expected") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"sample_weight={short(sample_weight)}: a number for each row is expected") from None
     for name, rows in (("y_pred", predicted), ("sensitive_features", number), ("sample_weight", weights)):
         if rows is not None and len(rows) != len(truth):
             raise UsageError(f"{name} has {len(rows)} rows and y_true has {len(truth)}: equal lengths are expected")
@@ -83,7 +88,7 @@ def numbered_groups(groups: Any, name: str) -> tuple[NDArray[np.int64], list[Has
     try:
         number, keys = _numbered(_keys(groups, name))
     except TypeError:  # what cannot be hashed
-        raise UsageError(f"{name}={repr(groups)[:80]}: a name or a number for each row is expected") from None
+        raise UsageError(f"{name}={short(groups)}: a name or a number for each row is expected") from None
     if any(missing(part) for key in keys for part in (key if isinstance(key, tuple) else (key,))):
         raise UsageError(f"{name} has missing values: give these rows a group of their own, or remove them")
     return number, keys
@@ -102,7 +107,7 @@ def numbers(values: Any, name: str) -> NDArray[np.float64]:
     except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, UsageError):
             raise
-        raise UsageError(f"{name}={repr(values)[:80]}: a number for each row is expected") from None
+        raise UsageError(f"{name}={short(values)}: a number for each row is expected") from None
     if not len(given):
         raise UsageError(f"{name} is empty: at least one row is expected")
     if not np.isfinite(given).all():
@@ -130,7 +135,7 @@ def clusters_of(values: Any, rows: int) -> NDArray[np.int64] | None:
     try:
         number, keys = _numbered(column(values, "clusters").tolist())
     except TypeError:  # what cannot be hashed
-        raise UsageError(f"clusters={repr(values)[:80]}: a name or a number for each row is expected") from None
+        raise UsageError(f"clusters={short(values)}: a name or a number for each row is expected") from None
     same_length("clusters", number, rows)
     if any(map(missing, keys)):
         raise UsageError("clusters has missing values: give each such row a cluster of its own, or remove it")

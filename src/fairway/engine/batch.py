@@ -7,10 +7,13 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from fairway.engine.columns import widened
 from fairway.engine.events import Reported
 from fairway.engine.measurement import Observation
 from fairway.engine.payment import Pace
 from fairway.engine.referee import Referee
+
+_NO_PAYMENTS, _NO_NOISE, _NO_ERRORS = np.empty((0, 3), np.int64), np.empty((0, 4)), np.empty((0, 3))
 
 
 class Batch:
@@ -41,15 +44,14 @@ class Batch:
         """The rows as an event of the log, or None if there are none."""
         if not self._rows:
             return None
-        rows = [observation for _, observation in self._rows]
-        self._over = self._over or any(row.last for row in rows)
+        acts, rows = zip(*self._rows, strict=True)
+        step, objective, _, values, prices, _, train_ns, last, spread, paid, errors_of = zip(*rows, strict=True)
+        self._over = self._over or any(last)
         shape = (len(rows), len(self._referee.problem.constraints))
-        payments = [(i, *row.payment) for i, row in enumerate(rows) if row.payment is not None]
-        spreads = [(i, *row.spread) for i, row in enumerate(rows) if row.spread is not None]
-        errors = [
-            (i, j, error) for i, row in enumerate(rows) for j, error in enumerate(row.errors) if error is not None
-        ]
-        return Reported(
+        payments = [(i, *payment) for i, payment in enumerate(paid) if payment is not None]
+        spreads = [(i, *one) for i, one in enumerate(spread) if one is not None]
+        errors = [(i, j, error) for i, row in enumerate(errors_of) for j, error in enumerate(row) if error is not None]
+        event = Reported(
             number=self.number,
             worker=self._referee.worker,
             seen=self._referee.seen,
@@ -57,22 +59,23 @@ class Batch:
             begun_seen=self._begun_seen,
             total=self.pace.total,
             interval=self.pace.interval,
-            acts=np.array([act for act, _ in self._rows], np.int64),
-            step=np.array([row.step for row in rows], np.int64),
-            objective=np.array([row.objective for row in rows], np.float64),
-            values=np.array([row.values for row in rows], np.float64).reshape(shape),
-            train_ns=np.array([row.train_ns for row in rows], np.int64),
-            check_ns=np.array([row.prices for row in rows], np.int64).reshape(shape),
-            payments=np.array(payments, np.int64).reshape(-1, 3),
-            noise=np.array(spreads, np.float64).reshape(-1, 4),
-            errors=np.array(errors, np.float64).reshape(-1, 3),
+            acts=np.array(acts, np.int64),
+            step=np.array(step, np.int64),
+            objective=np.array(objective, np.float64),
+            values=np.array(values, np.float64).reshape(shape),
+            train_ns=np.array(train_ns, np.int64),
+            check_ns=np.array(prices, np.int64).reshape(shape),
+            payments=np.array(payments, np.int64) if payments else _NO_PAYMENTS,
+            noise=np.array(spreads, np.float64) if spreads else _NO_NOISE,
+            errors=np.array(errors, np.float64) if errors else _NO_ERRORS,
             stop_reason=self.stop_reason or None,
             over=self._over,
         )
+        return widened(event, self._referee.problem)
 
-    def forget(self) -> None:
-        """Forget the rows: they have been written."""
-        self._rows = []
+    def forget(self, act: int) -> None:
+        """Forget the rows up to this act: they have been written."""
+        self._rows = [row for row in self._rows if row[0] > act]
 
 
 @contextmanager
@@ -85,5 +88,5 @@ def drained(batches: Iterable[Batch], now: int) -> Iterator[list[Reported]]:
         if event is not None:
             full.append((batch, event))
     yield [event for _, event in full]
-    for batch, _ in full:
-        batch.forget()
+    for batch, event in full:
+        batch.forget(int(event.acts[-1]))

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from fairway.engine.certification import Candidate, Certification, level_of
-from fairway.engine.ledger import Course
+from fairway.engine.course import Course
 from fairway.evidence import Decisions, Evidence, from_json, rows_needed
 from fairway.evidence.decisions import digest
-from fairway.parameters import Value
 from fairway.problem import Constraint, Problem
+from fairway.tables import Table
 from fairway.text import beside, confidence, counted, limit_in_words, named, number, percent
 
 _FAR = 2.0  # a share of positive decisions above so many times the base rate, or below that part of it, is told
@@ -73,7 +73,7 @@ class Certificate:
     uses: int
     number: int
     step: int
-    params: Mapping[str, Value]
+    params: Mapping[str, Any]
     metrics: Mapping[str, float | None]
     tested: tuple[Attempt, ...]
     chosen: int  # the place of this checkpoint among those tested
@@ -153,6 +153,25 @@ class Certificate:
     def __str__(self) -> str:
         return self._granted() if self.certified else self._refused()
 
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                each.constraint.metric,
+                limit_in_words(each.constraint),
+                beside(each.value, each.constraint.threshold),
+                f"{each.evidence.rows:,}" if each.evidence.rows else "",
+                f"{each.p_value:.2g}",
+            )
+            for each in self.findings
+        ]
+        about = "about " if self.approximate else ""
+        title = (
+            f"{'certified' if self.certified else 'not certified'} at {about}{confidence(self.confidence)} confidence"
+        )
+        title += f": trial {self.number}, step {self.step}"
+        columns = ("metric", "limit", "on fresh rows", "rows", f"p-value (at most {number(self.level)} passes)")
+        return Table(title, rows, columns, " ".join([str(self), *(f"Warning: {one}." for one in self.warnings)])).html()
+
     def _granted(self) -> str:
         limits = " and ".join(
             f"{named(each.constraint.metric)} is {limit_in_words(each.constraint)}" for each in self.findings
@@ -201,8 +220,7 @@ def certificate(problem: Problem, certification: Certification, courses: Sequenc
     sealed, tested = certification.sealed, list[Attempt]()
     for candidate, test in zip(certification.candidates, certification.tests, strict=False):
         findings = tuple(
-            Finding(each, from_json(test.evidence[each.metric]), test.p_values[each.metric])
-            for each in problem.constraints
+            Finding(each, from_json(test.evidence[each.metric]), test.p_values[each.metric]) for each in problem.limits
         )
         tested.append(Attempt(candidate, certification.passes(test), findings))
     passed = [i for i, one in enumerate(tested) if one.passed]

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fairway.engine.events import Event, Reported, Sealed, Surveyed, Tested, Told
+from fairway.engine.columns import fitted, picked, places_of
+from fairway.engine.events import Event, Remeasured, Reported, Sealed, Surveyed, Tested, Told
+from fairway.engine.remeasurement import newer
 from fairway.errors import StorageError, UsageError
 from fairway.measured import quantile
 from fairway.problem import Constraint, Problem
@@ -31,6 +33,8 @@ _CERTAIN = 0.995  # of those with a greater chance, only the best is tested
 _BEYOND = 1e6  # stands for an infinite safety: that of an exact value
 _USELESS, _ENOUGH = 0.9, 10  # leave out models worse than this share of the trials, once there are this many
 _LIKELY = 0.8  # a trial with one candidate gives the best that has this chance
+_STRICTEST, _LAXEST = 1e-3, 0.5  # levels between which a certificate asks for one
+_KEPT = 20  # candidates whose models are kept during a search
 _UNKNOWN_ERROR = 0.1  # in the constraint's unit, where a value came without an error
 
 
@@ -58,7 +62,7 @@ def safety(problem: Problem, values: Sequence[float], errors: Sequence[float | N
     3.0
     """
     columns = zip(problem.constraints, values, errors or (None,) * len(values), strict=True)
-    return min((_safety(*column) for column in columns), default=math.inf)
+    return min((_safety(*column) for column in columns if column[0].has_limit), default=math.inf)
 
 
 def _safety(constraint: Constraint, value: float, error: float | None) -> float:
@@ -94,15 +98,26 @@ def promising(problem: Problem, events: Iterable[Event], *, level: float) -> lis
     return [each.candidate for each in _front(problem, measured, level)]
 
 
-def _front(problem: Problem, measured: Iterable[Candidate], level: float) -> list[_Placed]:
-    """The front of objective and safety, from safe to bold, without what is hopeless or safer than it need be."""
+def worth_keeping(problem: Problem, measured: Iterable[Candidate]) -> list[Candidate]:
+    """Of some checkpoints those that may become candidates, whatever the confidence; at most so many."""
+    return [each.candidate for each in _spread(_front(problem, measured, _LAXEST, _STRICTEST), _KEPT)]
+
+
+def _front(
+    problem: Problem, measured: Iterable[Candidate], level: float, strictest: float | None = None
+) -> list[_Placed]:
+    """The front of objective and safety, from safe to bold, without what is hopeless or safer than it need be.
+
+    With `strictest`, the lowest of several levels, nothing is left out that one of them would have; `level` is the
+    highest.
+    """
     sign, front = problem.objective.sign, list[_Placed]()
     placed = [_Placed(safety(problem, one.values, one.errors), one) for one in measured]
     for each in sorted(placed, key=lambda each: (sign * each.candidate.objective, -each.safety, each.candidate[:2])):
         if not front or each.safety > front[0].safety:
             front.insert(0, each)
     hopeful = [each for each in front if chance(each.safety, level) >= _HOPELESS] or front[:1]
-    certain = sum(chance(each.safety, level) > _CERTAIN for each in hopeful)
+    certain = sum(chance(each.safety, strictest or level) > _CERTAIN for each in hopeful)
     return hopeful[max(certain - 1, 0) :]
 
 
@@ -123,8 +138,10 @@ def _measured(problem: Problem, events: Iterable[Event]) -> tuple[list[Candidate
     def add(number: int, step: int, objective: float, values: Sequence[float], errors: Sequence[float | None]) -> None:
         found[number, step] = Candidate(number, step, objective, tuple(values), tuple(errors))
 
+    places = places_of(problem)
     for event in events:
         if isinstance(event, Reported):
+            event = fitted(event, problem)  # noqa: PLW2901
             table = event.error_table()
             for i in np.flatnonzero((event.check_ns >= 0).all(axis=1) & ~event.provisional):
                 errors = [None if math.isnan(error) else error for error in table[i].tolist()]
@@ -132,7 +149,12 @@ def _measured(problem: Problem, events: Iterable[Event]) -> tuple[list[Candidate
         elif isinstance(event, Surveyed):
             several |= {event.number} if event.cuts else set()
             for row in zip(event.step, event.objective, event.values, event.errors, strict=True):
-                add(event.number, *row)
+                known = picked(row[2], places)
+                if None not in known:  # otherwise a limit was added later
+                    add(event.number, *row[:2], known, picked(row[3], places))
+        elif isinstance(event, Remeasured) and (event.number, event.step) in found:
+            old = found[event.number, event.step]
+            add(*old[:3], *newer(fitted(event, problem), old.values, old.errors))
         elif isinstance(event, Told) and event.status != "failed" and event.peak is not None:
             peaks[event.number] = event.peak.objective
     sign = problem.objective.sign
@@ -168,6 +190,8 @@ class Certification:
 
     sealed: Sealed
     tests: list[Tested] = field(default_factory=list)
+    limits: int = 0  # changes of the limits before those that are tested
+    best: tuple[int, int] | None = None  # trial and step of the study's best when it was sealed
 
     @property
     def level(self) -> float:
@@ -203,6 +227,19 @@ def latest(certifications: Sequence[Certification]) -> Certification | None:
     return next((one for one in reversed(certifications) if one.tests), None)
 
 
+def stands(certified: Sequence[Constraint], problem: Problem) -> bool:
+    """Whether what was certified says that the limits of a problem hold: each was certified, and none is tighter now.
+
+    >>> import fairway as fw
+    >>> stands([fw.AtMost("eod", 0.10)], fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.12)]))
+    True
+    """
+    then = {one.metric: one for one in certified}
+    return all(
+        now.metric in then and now.sign * (now.threshold - then[now.metric].threshold) >= 0.0 for now in problem.limits
+    )
+
+
 def check_rows(evidence: Evidence, constraint: Constraint, level: float) -> None:
     """Raise a `UsageError` if no outcome on so few rows could certify the limit."""
     least = evidence.least_p(constraint)
@@ -217,4 +254,4 @@ def p_values(problem: Problem, evidence: Mapping[str, Mapping[str, object]]) -> 
     """The p-value of each limit, from the evidence that the log keeps."""
     from fairway.evidence import from_json  # noqa: PLC0415 - scipy takes its time to load
 
-    return {each.metric: from_json(evidence[each.metric]).p_value(each) for each in problem.constraints}
+    return {each.metric: from_json(evidence[each.metric]).p_value(each) for each in problem.limits}

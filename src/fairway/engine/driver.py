@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NoReturn
 
 from fairway import feasibility
@@ -23,11 +23,15 @@ from fairway.engine.clock import Clock
 from fairway.engine.decision import Decision
 from fairway.engine.durability import REPORT_NS
 from fairway.engine.events import ABSENT, SAVED, Status
+from fairway.engine.forks import disowned_by_children
 from fairway.engine.measurement import Given, Observation, Report, Spread
 from fairway.engine.payment import is_due
 from fairway.engine.referee import Referee
+from fairway.engine.remeasurement import how_measured
+from fairway.engine.saver import Saver
 from fairway.errors import UsageError
 from fairway.folds import Folds
+from fairway.measured import Measured
 from fairway.problem import Problem
 
 _MISSING = object()
@@ -50,28 +54,30 @@ class Driver:
     (True, 1, 10)
     """
 
+    __slots__ = (
+        *("number", "status", "step", "last_step", "saver", "reason", "failed", "notes", "batch", "referee", "problem"),
+        *("on_best", "on_note", "on_check", "_clock", "_drain", "_objective", "_sign", "_final", "_mark", "_forked"),
+        *("_deadline", "_overtime", "_check_seconds", "_continue", "_awaiting", "_paying"),
+        *("_constraint", "_unlimited", "_unpaid", "__weakref__"),
+    )
+
     def __init__(
         self, number: int, referee: Referee, clock: Clock, *, drain: Callable[[Batch], object] | None = None
     ) -> None:
         self.number = number
-        self.problem: Problem = referee.problem
         self.status: Status = "running"
         self.step = 0  # where a loop over the steps is
         self.last_step = 0  # the last one reported
+        self.saver: Saver | None = None  # None where nothing is to be saved: a model is built again
         self.reason = ""  # why training should end now; empty while it should not
         self.failed = False  # that reason is a failure
         self.notes: dict[str, Any] = {}
         self.on_best: Callable[[int, float], object] | None = None
         self.on_note: Callable[[Mapping[str, Any]], object] | None = None  # keeps what is noted after its end
         self.on_check: Callable[[str], object] | None = None  # hears which constraint is called; empty when it is over
-        self.batch = Batch(number, referee, clock.ns())
-        self.referee = referee
-        self._clock = clock.ns
-        self._drain = drain
-        self._objective = self.problem.objective.metric
-        self._sign = self.problem.objective.sign
-        self._constraint = {constraint.metric: i for i, constraint in enumerate(self.problem.constraints)}
-        self._unpaid = None if self._constraint else 0.0  # the violation of a report that pays for nothing
+        self.batch, self.referee = Batch(number, referee, clock.ns()), referee
+        self._clock, self._drain = clock.ns, drain
+        self._objective, self._sign = referee.problem.objective.metric, referee.problem.objective.sign
         self._final = False  # what is reported now is the last report
         self._deadline: float = math.inf  # by the clock; a report after it cuts the trial
         self._overtime = ""  # with this reason
@@ -80,6 +86,18 @@ class Driver:
         self._awaiting: Report | None = None  # the report to check when training ends, unless a better one comes
         self._paying = False  # inside a constraint's callable
         self._mark = clock.ns()  # since then the trial trains
+        self._forked = False  # this is a copy, in a child of its process
+        self._judge_by(referee.problem)
+        disowned_by_children(self)
+
+    def _judge_by(self, problem: Problem) -> None:
+        """Take over the referee's limits, which may change while the trial trains."""
+        self.problem: Problem = problem
+        self._constraint = {constraint.metric: i for i, constraint in enumerate(problem.constraints)}
+        self._unlimited = [metric for metric in problem.columns if metric not in self._constraint]
+        self._unpaid = None if problem.limits else 0.0  # the violation of a report that pays for nothing
+        if self._awaiting is not None:
+            self._awaiting = measurement.offered_again(self._awaiting, problem)
 
     # What is known of it
 
@@ -92,6 +110,16 @@ class Driver:
     def has_begun(self) -> bool:
         """Whether its number of steps is fixed."""
         return self.batch.begun >= 0
+
+    @property
+    def continued(self) -> int:
+        """The step of the checkpoint that it continues, its `last_step` before the first report; 0 if there is none."""
+        return 0 if self.saver is None else self.saver.continued
+
+    @property
+    def has_reported(self) -> bool:
+        """Whether there was a report."""
+        return self.last_step > self.continued
 
     @property
     def is_over(self) -> bool:
@@ -148,9 +176,11 @@ class Driver:
         The first report begins the trial, if nobody has. To pay for constraints is an act of the referee's.
         """
         now = self._clock()
-        batch, pace = self.batch, self.batch.pace
+        batch, pace, referee = self.batch, self.batch.pace, self.referee
         if self.reason or self._paying or self.status != "running":
             self.refuse_reports()
+        if self.problem is not referee.problem:
+            self._judge_by(referee.problem)
         if metrics is not None or named is None:
             named = measurement.joined(self.problem, metrics, named or {})
         if step is None:
@@ -161,7 +191,7 @@ class Driver:
         if step <= self.last_step or total is not None and step > total or step > MOST:
             self._refuse_step(step)
         given = named.pop(self._objective, _MISSING)
-        spread = None
+        spread, payment, lazy = None, None, 0
         if type(given) is float:
             objective = given
         else:
@@ -177,7 +207,8 @@ class Driver:
         if loss - loss != 0.0:  # NaN or infinite
             self.fail(f"{self._objective} is {objective} at step {step}")
             return None
-        referee, lazy = self.referee, 0
+        for name in self._unlimited:
+            named.pop(name, None)
         unchecked = bool(referee.steadiness.steady) and self._carry(named, step)
         for name, offer in named.items():
             if name not in self._constraint:
@@ -189,17 +220,17 @@ class Driver:
             pace = batch.pace
         last = self._final or step == pace.total
         all_lazy = lazy == len(named) == len(self._constraint)
-        payment = None
         nothing_to_pay = all_lazy and pace.interval == 1 and (loss > referee.bar or not lazy) and not unchecked
         if not nothing_to_pay:  # a rare case
-            broken = lazy < len(named) and measurement.is_broken(self.problem, named)
+            broken = 0 < lazy < len(named) and measurement.is_broken(self.problem, named)
             report = Report(step, objective, loss, named, checkpoint, train_ns, lazy > 0, broken, last, spread)
-            payment = self._choose(report)
+            payment = self._choose(report) if lazy or pace.interval != 1 else None
             if payment is not None or not all_lazy:
                 return self._check(report, payment)
         values, prices = referee.unmeasured, referee.all_saved
-        row = (step, objective, loss, values, prices, self._unpaid, train_ns, last, spread, payment, ())
-        return _new(Observation, row)
+        return _new(
+            Observation, (step, objective, loss, values, prices, self._unpaid, train_ns, last, spread, payment, ())
+        )
 
     def settle(self, observation: Observation) -> Decision:
         """Have the referee rule on what was measured, and keep the row.
@@ -208,6 +239,9 @@ class Driver:
         """
         referee, batch = self.referee, self.batch
         with referee.lock:
+            if self.problem is not referee.problem:
+                observation = measurement.judged_again(observation, self.problem, referee.problem)
+                self._judge_by(referee.problem)
             why, best = referee.rule(self.number, observation)
             batch.add(observation)
             if why is not None and not observation.last:  # before anybody drains the row without it
@@ -227,6 +261,8 @@ class Driver:
 
     def look_back(self) -> Observation | None:
         """The check at the end of training, if it is still to be made and worth its price."""
+        if self.problem is not self.referee.problem:
+            self._judge_by(self.referee.problem)
         kept, self._awaiting = self._awaiting, None
         if kept is None or self.batch.stop_reason or self.failed:
             return None
@@ -234,7 +270,7 @@ class Driver:
             return None  # training continued after the report, so its state is gone
         late, referee = kept._replace(train_ns=ABSENT, last=True), self.referee
         with referee.lock:
-            payment = referee.commit() if referee.pays(self.number, self.batch.pace, late) else None
+            payment = self._commit(late)
         return None if payment is None else self._check(late, payment)
 
     def finish(self, metrics: Mapping[str, Given] | None = None, /, **named: Given) -> tuple[Status, str]:
@@ -250,13 +286,19 @@ class Driver:
         late = self.look_back()
         if late is not None:
             self.settle(late)
-        if self.failed or self.reason and not self.last_step:
+        if self.failed or self.reason and not self.has_reported:
             return "failed", self.reason
-        if not self.last_step:
+        if not self.has_reported:
             raise UsageError(
                 f"trial {self.number} reported nothing: tell(trial, {self._objective}=...) or tell(trial, failed='why')"
             )
         return ("stopped", self.reason) if self.reason else ("completed", "")
+
+    def disown(self) -> None:
+        """In a forked child: end the loop over its steps, and refuse what it reports, which nobody would hear of."""
+        if self.status == "running":
+            self._forked, self.on_check, self.saver = True, None, None
+            self.cut("it runs in the process that forked this one")
 
     def refuse_in_check(self) -> None:
         """Raise a sentence inside a constraint's callable, which may neither report nor tell."""
@@ -267,6 +309,8 @@ class Driver:
 
     def refuse_reports(self) -> NoReturn:
         """Say why no report is taken."""
+        if self._forked:
+            raise UsageError(f"trial {self.number} runs in the process that forked this one: report and tell it there")
         self.refuse_in_check()
         if self.status != "running":
             raise UsageError(f"trial {self.number} was told already ({self.status}); it takes no more reports")
@@ -290,7 +334,14 @@ class Driver:
             # Without checkpoints it is the last state that counts; one that offers nothing leaves nothing to check.
             self._awaiting = report if report.lazy and not is_due(pace, report.step, last=report.last) else None
         with referee.lock:
-            return referee.commit() if referee.pays(self.number, pace, report) else None
+            return self._commit(report)
+
+    def _commit(self, report: Report) -> tuple[int, int] | None:
+        """The choice to pay, while the limits are those by which the report was measured."""
+        referee = self.referee
+        if self.problem is not referee.problem or not referee.pays(self.number, self.batch.pace, report):
+            return None
+        return referee.commit()
 
     def _check(self, report: Report, payment: tuple[int, int] | None) -> Observation:
         """Take the constraints that came as values; call the others, if they are paid for, until one is violated."""
@@ -306,10 +357,12 @@ class Driver:
             else:
                 values[i], errors[i] = measurement.measured(self.problem, constraints[i], offer)
                 prices[i] = 0
+                if type(offer) is not float:
+                    self._note_company(name, offer)
                 if not self.number and not self.last_step:  # the first report of all
                     self._warn_if_hopeless(i, offer, errors[i])
         if payment is not None:
-            for i in self.referee.check_order(self.number, report.loss, lazy):
+            for i in lazy if len(lazy) == 1 else self._check_order(report, lazy):
                 name, began, self._paying = constraints[i].metric, self._clock(), True
                 if self.on_check is not None:
                     self.on_check(name)
@@ -321,29 +374,50 @@ class Driver:
                     where = f"of trial {self.number} at step {report.step}{late}"
                     raised.add_note(f"raised by constraint {name!r} {where}")
                     prices[i] = ABSENT
-                    self.settle(_observed(report, values, prices, None, payment, errors))
+                    self.settle(measurement.observed(report, values, prices, None, payment, errors))
                     raise
                 finally:
                     self._paying = False
                     if self.on_check is not None:
                         self.on_check("")
                 values[i], errors[i], prices[i] = value, error, max(self._clock() - began, 1)
+                if type(given) is not float:
+                    self._note_company(name, given)
                 if prices[i] > self._check_seconds * 1e9:
                     self.expire(-1.0, slow_check(name, self._check_seconds))
-                if not self.referee.checks[i]:
+                if self._is_first_check(i):
                     self._warn_if_hopeless(i, given, error)
                 if feasibility.excess(constraints[i], value, error):
                     break
-        return _observed(report, values, prices, feasibility.violation(constraints, values, errors), payment, errors)
+        return measurement.observed(
+            report, values, prices, feasibility.violation(constraints, values, errors), payment, errors
+        )
+
+    def _check_order(self, report: Report, lazy: Mapping[int, object]) -> Collection[int]:
+        """The constraints to check, in their order; as they come if the limits changed since the choice to pay."""
+        with self.referee.lock:
+            same = self.problem is self.referee.problem
+            return self.referee.check_order(self.number, report, lazy.keys()) if same else lazy.keys()
+
+    def _is_first_check(self, i: int) -> bool:
+        checks = self.referee.checks  # as many as there are limits, which may have changed by now
+        return i < len(checks) and not checks[i]
 
     def _carry(self, named: dict[str, Given], step: int) -> bool:
         """Fill in the values of limits that training never changes; whether this trial was not checked for one yet."""
         steadiness = self.referee.steadiness
+        if self.problem is not self.referee.problem:
+            return False
         for i, value in steadiness.carried(self.number, step).items():
             name = self.problem.constraints[i].metric
             if callable(named.get(name)):
                 named[name] = value
         return bool(steadiness.unchecked(self.number))
+
+    def _note_company(self, metric: str, given: Any) -> None:
+        """Keep what a measured value says of how it was measured."""
+        if isinstance(given, Measured) and given.note:
+            self.notes[how_measured(metric)] = given.note
 
     def _warn_if_hopeless(self, i: int, given: Any, error: float | None) -> None:
         warning = measurement.hopeless_warning(self.problem.constraints[i], given, error)
@@ -364,17 +438,3 @@ class Driver:
 def slow_check(metric: str, seconds: float) -> str:
     """Why a trial ends whose check of a constraint took too long."""
     return f"the check of {metric} took longer than check_timeout={seconds:g} s"
-
-
-def _observed(
-    report: Report,
-    values: list[float | None],
-    prices: list[int],
-    violation: float | None,
-    payment: tuple[int, int] | None,
-    errors: list[float | None],
-) -> Observation:
-    step, objective, loss, _, _, train_ns, _, _, last, spread = report
-    known = errors if any(error is not None for error in errors) else ()
-    row = (step, objective, loss, values, prices, violation, train_ns, last, spread, payment, known)
-    return _new(Observation, row)

@@ -13,12 +13,11 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import weakref
 from typing import Protocol
 
-logger = logging.getLogger("fairway")
+from fairway.logs import logger
 
 REPORT_NS = 1_000_000_000
 WAIT_NS = 800_000_000
@@ -42,6 +41,7 @@ def start_pulse(pulsed: Pulsed) -> None:
 
 
 def _beat(pulsed: weakref.ref[Pulsed], stop: threading.Event) -> None:
+    said = ""
     while not stop.wait(PULSE_SECONDS):
         alive = pulsed()
         if alive is None:
@@ -49,5 +49,7 @@ def _beat(pulsed: weakref.ref[Pulsed], stop: threading.Event) -> None:
         try:
             alive.pulse()
         except Exception as error:  # noqa: BLE001 - the next one may get through; if none does, the lease runs out
-            logger.warning("%s", str(error))  # a kept record must not keep what is served
+            if str(error) != said:
+                said = str(error)
+                logger.warning("%s", said)  # a kept record must not keep what is served
         del alive

@@ -1,20 +1,18 @@
-"""The vocabulary of a study's log, and its JSON. Everything else that is known of a study is replayed from these.
+"""The vocabulary of a study's log. Everything else that is known of a study is replayed from these events.
 
-Times are integer nanoseconds, so that sums do not depend on the order of adding. The price of a
-constraint tells what was never measured from what was measured as NaN: see `ABSENT` and `SAVED`.
+Times are integer nanoseconds, so that sums do not depend on the order of adding. The price of a constraint tells what
+was never measured from what was measured as NaN: see `ABSENT` and `SAVED`. Their JSON is in `event_json`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeAlias, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.errors import UsageError
 from fairway.feasibility import Checkpoint
 from fairway.parameters import Value
 
@@ -40,17 +38,27 @@ class Enqueued:
 
     params: Mapping[str, Value]
     times_lost: int = 0  # how often a trial of it was lost with its worker
+    continues: int | None = None  # the trial whose last saved checkpoint it continues, where that was lost or paused
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether a trial of it was lost or interrupted, and is tried again."""
+        return self.times_lost > 0 or self.continues is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A trial began, in the hands of a worker."""
+    """A trial began, in the hands of a worker.
+
+    `aim` gives the limits on tracked metrics that sampler and stopper judge this trial by.
+    """
 
     number: int
     params: Mapping[str, Value]
     at: float
     worker: int
     queued: bool = False
+    aim: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +103,8 @@ class Reported:
     def provisional(self) -> NDArray[np.bool_]:
         """Which rows (n,) are means of some folds, with others to come."""
         rows = np.zeros(len(self.step), np.bool_)
+        if not len(self.noise):
+            return rows
         rows[self.noise[self.noise[:, 2] < self.noise[:, 3], 0].astype(np.intp)] = True
         return rows
 
@@ -128,6 +138,8 @@ class Told:
     revived: bool = False  # it is the second end of a trial that was given up: see `Revived`
     means: Mapping[int, float] = field(default_factory=dict)  # the objective after so many folds, with others to come
     notes: Mapping[str, Any] = field(default_factory=dict)
+    traceback: str = ""  # where the user's code raised, a line for each frame; empty in older logs
+    limits: int = 0  # changes of the limits before those that `checkpoint` and `late` were judged by
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +186,31 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitsChanged:
+    """From here on other limits hold, for past trials too; what was stopped stays stopped.
+
+    It says all limits, changed or not. Reports and ends have a column for each constraint there ever was, in this
+    order; those written before one was added have fewer.
+    """
+
+    change: int  # counted from 0
+    constraints: Sequence[Mapping[str, Any]]  # by column, as JSON
+    dropped: Sequence[str]  # metrics of those that hold no more
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A repair left an event out here, so that those after it keep their places; it began a trial if `number` is one.
+
+    Decisions that rest on what was left out cannot be made again.
+    """
+
+    what: str  # was left out, and why
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Searched:
     """Rows that the search trained or judged by; `hashes` are those of `fairway.hashing`, packed."""
 
@@ -194,6 +231,25 @@ class Surveyed:
 
 
 @dataclass(frozen=True, slots=True)
+class Remeasured:
+    """The best checkpoint was measured again at the end of a run, when no other worker ran; these values hold.
+
+    `checkpoint`, `peak` and `late` are what `Told` said of the trial, as they are now.
+    """
+
+    number: int
+    step: int
+    values: Sequence[float | None]  # (m,): None if it was not measured again, or is worse than before in company
+    errors: Sequence[float | None]  # (m,): None if unknown
+    checkpoint: Checkpoint | None
+    peak: Checkpoint | None
+    late: Checkpoint | None
+    seen: int  # the log position at which it was the best
+    at: float
+    company: str = ""  # who used the machine all the same; empty if nobody is known to
+
+
+@dataclass(frozen=True, slots=True)
 class Sealed:
     """What will be tested on fresh rows, and how: written before anything is evaluated on them."""
 
@@ -206,6 +262,7 @@ class Sealed:
     overlap: int | None  # fresh rows equal to one of the search; None: not checked
     seen: int  # the log position from before which the candidates follow
     at: float
+    best: tuple[int, int] | None = None  # trial and step of the study's best by then; older logs do not say it
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +277,31 @@ class Tested:
     at: float
 
 
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """An event of an earlier study that this one starts from, copied when this one began."""
+
+    study: int  # its place among those to start from; the first copy of each is its `Opened`
+    copy: Mapping[str, Any]  # the event as JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A trial saved a checkpoint: a file or a folder, which is fairway's to delete."""
+
+    number: int
+    step: int
+    path: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """Saved checkpoints were deleted, since better ones are kept."""
+
+    paths: Sequence[str]
+
+
 Event: TypeAlias = (
     Opened
     | Enqueued
@@ -230,25 +312,17 @@ Event: TypeAlias = (
     | Judged
     | Ended
     | Noted
+    | LimitsChanged
+    | Dropped
     | Searched
     | Surveyed
+    | Remeasured
     | Sealed
     | Tested
+    | Carried
+    | Saved
+    | Removed
 )
-_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
-_RENAMED = {"losses": "times_lost", "verdict": "stop_reason"}  # as the first version called them
-_COLUMNS = {
-    "acts": np.int64,
-    "step": np.int64,
-    "objective": np.float64,
-    "values": np.float64,
-    "train_ns": np.int64,
-    "check_ns": np.int64,
-    "payments": np.int64,
-    "noise": np.float64,
-    "errors": np.float64,
-}
-_LATER = ("noise", "errors")  # columns that the first logs do not have
 
 
 def claim(event: Event) -> str | None:
@@ -259,12 +333,18 @@ def claim(event: Event) -> str | None:
     """
     if isinstance(event, Opened):
         return f"worker {event.worker}"
-    if isinstance(event, Asked):
+    if isinstance(event, Asked) or isinstance(event, Dropped) and event.number is not None:
         return f"asked {event.number}"
+    if isinstance(event, LimitsChanged):
+        return f"limits {event.change}"
     if isinstance(event, Sealed):
         return f"sealed {event.certification}"
     if isinstance(event, Tested):
         return f"tested {event.certification} {event.place}"
+    if isinstance(event, Remeasured):
+        return f"remeasured {event.number} {event.step}"
+    if isinstance(event, Carried) and event.copy.get("event") == Opened.__name__:
+        return f"carried {event.study}"
     if isinstance(event, Revived):
         return f"revived {event.number}"
     if isinstance(event, Told):
@@ -272,78 +352,16 @@ def claim(event: Event) -> str | None:
     return None
 
 
-def to_json(event: Event) -> dict[str, Any]:
-    """An event as plain JSON values; numbers that JSON lacks become the strings "nan", "inf" and "-inf"."""
-    return {"event": type(event).__name__, **{item.name: _plain(getattr(event, item.name)) for item in fields(event)}}
+def last_act(event: Reported | Told) -> int:
+    """The last act of its worker that an event tells of."""
+    return int(event.acts[-1]) if isinstance(event, Reported) else event.act
 
 
-def from_json(data: Mapping[str, Any]) -> Event:
-    """The event that `to_json` wrote."""
-    try:
-        content = dict(data)
-        kind = _KINDS[content.pop("event")]
-        for old, new in _RENAMED.items():
-            if old in content:
-                content[new] = content.pop(old)
-        if kind is Reported:
-            for name, dtype in _COLUMNS.items():
-                content[name] = np.array(content.get(name, []) if name in _LATER else content[name], dtype)
-            content["payments"] = content["payments"].reshape(-1, 3)
-            content["noise"] = _of_all(content["noise"])
-            content["errors"] = content["errors"].reshape(-1, 3)
-        if kind is Told:
-            given = [name for name in ("checkpoint", "peak", "late") if content.get(name)]
-            content |= {name: _checkpoint(*content[name]) for name in given}
-            content["means"] = {int(folds): float(mean) for folds, mean in content.get("means", {}).items()}
-        if kind is Judged:
-            content |= {name: float(content[name]) for name in ("value", "threshold")}
-            content |= {name: int(content[name]) for name in ("worker", "finished")}
-        if kind is Surveyed:
-            content["objective"] = [float(value) for value in content["objective"]]
-            content["values"] = [[float(value) for value in row] for row in content["values"]]
-            content["errors"] = [_numbers(row) for row in content["errors"]]
-        if kind is Sealed:
-            content["candidates"] = [
-                (*each[:2], float(each[2]), *map(_numbers, each[3:])) for each in content["candidates"]
-            ]
-        event: Event = kind(**content)
-    except (IndexError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{str(data)[:80]!r}: no event of a fairway log") from error
-    return event
+def is_news(event: Event, worker: int) -> TypeGuard[Asked | Reported | Told | Remeasured]:
+    """Whether a worker's referee learns an event from the log.
 
-
-def _checkpoint(
-    step: Any, objective: Any, values: Any, noise: Any = None, folds: Any = 1, of: Any = None, errors: Any = ()
-) -> Checkpoint:
-    """A checkpoint from its JSON; older logs have no errors, no noise, or not the number of folds in all."""
-    of = folds if of is None else of
-    spread = None if noise is None else float(noise)
-    return Checkpoint(int(step), float(objective), _numbers(values), spread, int(folds), int(of), _numbers(errors))
-
-
-def _numbers(values: Any) -> tuple[float | None, ...]:
-    return tuple(None if value is None else float(value) for value in values)
-
-
-def _of_all(noise: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The column of that name (k, 4); an older log does not say how many folds there are in all."""
-    if noise.ndim == 2 and noise.shape[1] == 3:  # noqa: PLR2004
-        return np.column_stack([noise, noise[:, 2]])
-    return noise.reshape(-1, 4)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        odd = ~np.isfinite(value)
-        if not odd.any():
-            return value.tolist()
-        plain = value.astype(object)
-        plain[odd] = value[odd].astype(str)
-        return plain.tolist()
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
+    These are others' rulings, whatever was measured again, and what a trial aims at.
+    """
+    if isinstance(event, Asked):
+        return bool(event.aim)
+    return isinstance(event, Remeasured) or isinstance(event, Reported | Told) and event.worker != worker

@@ -1,15 +1,17 @@
 """What a study is, as JSON and back: its space, objective, constraints, seed, sampler, stopper and terminator.
 
-Only classes that the registry lists are built from JSON.
+Only classes that the registry lists are built from JSON. A condition that is a function is kept by its name, and comes
+back as `Stored`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from fairway import registry
+from fairway.conditions import Stored, function_name
 from fairway.errors import StorageError, UsageError
 from fairway.problem import Problem
 from fairway.samplers.sampler import Sampler
@@ -36,13 +38,13 @@ class Identity:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
-            "space": _plain(dict(self.space)),
-            "objective": _plain(self.problem.objective),
-            "constraints": _plain(self.problem.constraints),
+            "space": {name: plain(part[0] if len(part) == 1 else part) for name, part in self.space.declared.items()},
+            "objective": plain(self.problem.objective),
+            "constraints": plain(self.problem.constraints),
             "seed": self.seed,
-            "sampler": _plain(self.sampler),
-            "stopper": _plain(self.stopper),
-            "terminator": _plain(self.terminator),
+            "sampler": plain(self.sampler),
+            "stopper": plain(self.stopper),
+            "terminator": plain(self.terminator),
             "wording": WORDING,
         }
 
@@ -50,31 +52,72 @@ class Identity:
     def from_json(cls, data: Mapping[str, Any]) -> Identity:
         """The identity that `to_json` wrote."""
         try:
-            parameters = {name: _build(part) for name, part in data["space"].items()}
-            constraints = [_build(part) for part in data["constraints"]]
+            parameters = {
+                name: [build(each) for each in part] if isinstance(part, list) else build(part)
+                for name, part in data["space"].items()
+            }
+            constraints = [build(part) for part in data["constraints"]]
             return cls(
                 space=Space(parameters),
-                problem=Problem(_build(data["objective"]), constraints),
+                problem=Problem(build(data["objective"]), constraints),
                 seed=int(data["seed"]),
-                sampler=_build(data["sampler"]),
-                stopper=_build(data["stopper"]),
-                terminator=_build(data.get("terminator")),
+                sampler=build(data["sampler"]),
+                stopper=build(data["stopper"]),
+                terminator=build(data.get("terminator")),
             )
-        except (KeyError, TypeError, AttributeError, UsageError) as error:
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise StorageError(f"the log does not say what study it is of ({error}): it is damaged") from error
 
     def refuse_another(self, stored: Mapping[str, Any]) -> None:
         """Say how a stored study differs from this one, if it does in what makes a study."""
         mine = self.to_json()
-        for part in ("space", "objective", "constraints"):
+        for part in ("space", "objective"):
             there, here = stored.get(part), mine[part]
-            if part == "objective" and isinstance(there, Mapping):  # what is known of its best value may change
-                there, here = {**there, "best": None}, {**here, "best": None}
+            if part != "space":
+                there, here = _lasting(there), _lasting(here)
             difference = _difference(there, here)
             if difference:
                 raise UsageError(
                     f"the study in this storage has another {part}: {difference}; give this one another name"
                 )
+
+    def has_other_limits(self, stored: Sequence[Any]) -> bool:
+        """Whether these constraints, as JSON, are not this study's."""
+        return bool(_difference(_lasting(stored), _lasting(plain(self.problem.constraints))))
+
+    def refuse_other_limits(self, stored: Sequence[Any], *, changed: bool) -> None:
+        """Say how the constraints in force of a stored study differ from this one's, if they do.
+
+        Once limits have `changed`, a constraint keeps the scale that it began with, which need not be given again.
+        """
+        there, here = _lasting(list(stored)), _lasting(plain(self.problem.constraints))
+        if changed:
+            there, here = (sorted(each, key=lambda one: str(one["metric"])) for each in (there, here))
+            for one, other in zip(there, here, strict=False):
+                if other.get("scale", 0.0) is None:
+                    other["scale"] = one.get("scale")
+        difference = _difference(there, here)
+        if difference:
+            moved = [f"{one['metric']}={one['threshold']:g}" for one in here if one not in there and "threshold" in one]
+            now = ", ".join(_written(one) for one in there if one not in here)
+            raise UsageError(
+                f"the study in this storage has other constraints: {difference}; write here what holds there"
+                f"{now and f', {now}'}, or open it with fw.load_study(url, name) and call "
+                f"study.set_limit({', '.join(moved) or '...'}), or give this one another name"
+            )
+
+
+def _written(one: Mapping[str, Any]) -> str:
+    """A constraint from its JSON, as one writes it."""
+    threshold = f", {one['threshold']:g}" if "threshold" in one else ""
+    return f"fw.{one['kind']}({one['metric']!r}{threshold})"
+
+
+def _lasting(part: Any) -> Any:
+    """An objective or a list of constraints without what may change: what changes no value and no order of values."""
+    if isinstance(part, list):
+        return [_lasting(each) for each in part]
+    return {k: v for k, v in part.items() if k not in ("best", "cost", "alone")} if isinstance(part, dict) else part
 
 
 def _difference(there: Any, here: Any, path: str = "") -> str:
@@ -86,8 +129,15 @@ def _difference(there: Any, here: Any, path: str = "") -> str:
                 return found
         return ""
     if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
-        return next(filter(None, (_difference(*pair, path) for pair in zip(there, here, strict=True))), "")
+        pairs = [(one, other, f"{path}{_metric(one, other)}") for one, other in zip(there, here, strict=True)]
+        return next(filter(None, (_difference(*pair) for pair in pairs)), "")
     return "" if there == here else f"{path}{_short(there)} there, {_short(here)} here"
+
+
+def _metric(there: Any, here: Any) -> str:
+    """The metric of two constraints that differ in something else, and a space."""
+    metrics = [each.get("metric") if isinstance(each, dict) else None for each in (there, here)]
+    return f"{metrics[0]} " if metrics[0] is not None and metrics[0] == metrics[1] else ""
 
 
 def _short(value: Any) -> str:
@@ -98,25 +148,31 @@ def _short(value: Any) -> str:
     return repr(value) if value is not None else "missing"
 
 
-def _plain(part: Any) -> Any:
+def plain(part: Any) -> Any:
+    """A part of a study as JSON."""
+    if callable(part):
+        return function_name(part)
     if is_dataclass(part):
         kind = type(part)
         name = kind.__name__ if registry.kind(kind.__name__) is kind else f"{kind.__module__}.{kind.__qualname__}"
-        return {"kind": name, **{item.name: _plain(getattr(part, item.name)) for item in fields(part)}}
+        return {"kind": name, **{item.name: plain(getattr(part, item.name)) for item in fields(part) if item.init}}
     if isinstance(part, Mapping):
-        return {name: _plain(value) for name, value in part.items()}
+        return {name: plain(value) for name, value in part.items()}
     if isinstance(part, list | tuple | set | frozenset):
-        return [_plain(item) for item in part]
+        return [plain(item) for item in part]
     return part
 
 
-def _build(part: Mapping[str, Any] | None) -> Any:
+def build(part: Mapping[str, Any] | None) -> Any:
+    """The part of a study that `plain` wrote; None for one of the user's own."""
     if part is None:
         return None
     arguments = dict(part)
+    if isinstance(arguments.get("when"), str):
+        arguments["when"] = Stored(arguments["when"])
     name = arguments.pop("kind")
     kind = EarlierPilot if name == "Pilot" and "reduction" in arguments else registry.kind(name)
     if kind in (AnyOf, AllOf):
-        arguments["parts"] = [_build(each) for each in arguments["parts"]]
+        arguments["parts"] = [build(each) for each in arguments["parts"]]
         kind = None if None in arguments["parts"] else kind
     return None if kind is None else kind(**arguments)

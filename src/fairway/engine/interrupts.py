@@ -8,6 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+_held: list[int] = []  # one entry while a Ctrl-C is held back
+
+
+def is_pending() -> bool:
+    """Whether somebody pressed Ctrl-C, and a block that must not be interrupted is not over yet."""
+    return bool(_held)
+
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
@@ -21,6 +28,7 @@ def uninterrupted() -> Iterator[None]:
         if held:
             raise KeyboardInterrupt
         held.append((number, frame))
+        _held.append(number)
 
     previous = signal.getsignal(signal.SIGINT)
     if not callable(previous):  # it is ignored, or somebody else's
@@ -32,4 +40,5 @@ def uninterrupted() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, previous)
         if held:
+            _held.pop()
             previous(*held[0])

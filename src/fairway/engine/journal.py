@@ -3,51 +3,69 @@
 The journal keeps the batches of the trials that run here, and drains them before the referee learns anything from
 others: so one log position, `Reported.seen`, says for all rows of a batch what their worker knew when it ruled on them.
 
-One lock guards all of this: `journal.lock`, which is `referee.lock` and `owner.lock` too. It is held across writes.
+One lock guards all of this: `journal.lock`, which is `referee.lock` and `owner.lock` too. It is held across writes, and
+free while somebody waits for a database that is away (`Outage`).
+
+A write that fails may have been written all the same: the connection was lost before the answer came. So the log
+decides. Before anything else is written or replayed, the journal reads on and forgets the rows that it finds there.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 from fairway.engine.batch import Batch, drained
 from fairway.engine.clock import Clock, WallClock
 from fairway.engine.durability import WAIT_NS, start_pulse
-from fairway.engine.events import Event, Opened, Reported, Told
+from fairway.engine.event_json import to_json
+from fairway.engine.events import Asked, Event, LimitsChanged, Opened, Removed, Reported, Saved, Told, claim, is_news
 from fairway.engine.ledger import Ledger
+from fairway.engine.limits import last_change
 from fairway.engine.log import Log
+from fairway.engine.outage import Outage
 from fairway.engine.referee import Referee
-from fairway.engine.roster import Roster
+from fairway.engine.roster import Rejudged, Roster
+from fairway.engine.soundness import fitting
 from fairway.errors import FairwayError, StorageError, UsageError
 
+_Claiming = TypeVar("_Claiming", Opened, Asked)
+_Posted: TypeAlias = Reported | Saved | Removed
 _PATIENCE_SECONDS = 1.0  # the pulse waits this long for the lock; it comes again
 
 
 class Journal:
     """The writer and reader of one log, with the ledger and the referee that replay it."""
 
-    def __init__(self, log: Log, ledger: Ledger, referee: Referee) -> None:
+    def __init__(self, log: Log, ledger: Ledger, referee: Referee, *, patience: float) -> None:
         self.log, self.ledger, self.referee = log, ledger, referee
         self.roster = Roster(log.leases)
         self.clock: Clock = WallClock()
         self.lock = referee.lock  # held while anything known here changes
         self.position = 0  # of the log, replayed so far
+        self.outage = Outage(self.lock, patience)
         self._batches: dict[int, Batch] = {}  # of the trials that run in this process
+        self._posted: list[_Posted] = []  # what waits for the log, apart from batches: above all, reports of others
         self._behind = False  # others wrote before our last append
+        self._unsure = False  # an append failed, and may have been written all the same
         self._process = os.getpid()
         if log.leases is not None:
             start_pulse(self)
 
     def join(self, config: Mapping[str, Any], *, founded: bool = False) -> int:
         """Take a number as a worker of the study and show others that it lives; who founded the study is number 0."""
-        while True:
-            self.catch_up()
-            worker = 0 if founded else self.ledger.workers
-            if founded or self.append(Opened(worker, config)):
-                self.roster.attend(worker)
-                return worker
+        self.catch_up()
+        worker = 0 if founded else self.claim(lambda: Opened(self.ledger.workers, config)).worker
+        with self.turn():
+            self.outage.insist(partial(self.roster.attend, worker))
+        return worker
+
+    def turn(self) -> AbstractContextManager[None]:
+        """The lock, once nobody waits for the log: for what reads, writes and reads again."""
+        return self.outage.turn()
 
     # Trials that run in this process
 
@@ -62,33 +80,109 @@ class Journal:
             self._batches.pop(number, None)
 
     def drain(self, batch: Batch) -> None:
-        """Write what one batch holds."""
-        self._drain([batch])
+        """Write what one batch holds; while the log is away, its rows stay there."""
+        with self.lock:
+            self.outage.attempt(partial(self._drain, [batch]))
 
-    def flush(self) -> bool:
-        """Write what all batches hold; whether there was anything."""
-        return self._drain(self._batches.values())
+    def flush(self) -> None:
+        """Write what all batches hold, and what further workers reported."""
+        with self.turn():
+            self.outage.insist(self._flush)
 
-    def _drain(self, batches: Iterable[Batch]) -> bool:
-        with self.lock, drained(batches, self.clock.ns()) as events:
-            if events:
-                self._write(events)
+    def _flush(self) -> bool:
+        """Write all that waits; whether there was anything in the batches."""
+        return self._drain(self._batches.values(), with_posted=True)
+
+    def _drain(self, batches: Iterable[Batch], *, with_posted: bool = False) -> bool:
+        self._settle()
+        posted = self._posted if with_posted else []
+        with drained(batches, self.clock.ns()) as events:
+            if events or posted:
+                self._write([*events, *posted])
+            self._posted = self._posted[len(posted) :]
             return bool(events)
+
+    def post(self, *events: _Posted) -> None:
+        """Write what further workers reported, or that something was saved; while the log is away, it is kept."""
+        with self.lock:
+            self._posted += events
+            self.outage.attempt(self._flush)
+
+    def post_later(self, event: _Posted) -> None:
+        """Have something written with what is written next."""
+        with self.lock:
+            self._posted.append(event)
+
+    @property
+    def unwritten(self) -> list[_Posted]:
+        """What was reported and saved in this process and by further workers, and is not in the log."""
+        with self.lock:
+            rows = [batch.event() for batch in self._batches.values()]
+            return [*self._posted, *(event for event in rows if event is not None)]
 
     # The log
 
-    def append(self, *events: Event) -> bool:
-        """Write events and replay them; False, with none of them written, if another worker was first to claim one."""
-        with self.lock:
-            if any(self._is_foreign(event) for event in events):
-                self.flush()
+    def append(self, *events: Event, meanwhile: Callable[[], object] | None = None) -> bool:
+        """Write events and replay them; False, with none of them written, if another worker was first to claim one.
+
+        If the log is away, this waits; `meanwhile` is called before the lock is free for others.
+        """
+        tried = False
+
+        def act() -> bool:
+            nonlocal tried
+            found = self._settle()
+            if tried and to_json(events[0]) in map(to_json, found):
+                return True
+            if self._posted or any(self._is_foreign(event) for event in events):
+                self._flush()
+            tried = True
             return self._write(events)
+
+        with self.turn():
+            return self.outage.insist(act, meanwhile)
+
+    def claim(self, make: Callable[[], _Claiming]) -> _Claiming:
+        """Append what `make` makes of what is known, and again as long as another worker is the first to claim it."""
+        refused = None
+        while True:
+            event = make()
+            if claim(event) == refused:  # though all that others wrote is known
+                raise StorageError(f"the log refuses {refused!r}, which no event of it has: it is damaged")
+            written = self.append(event)
+            self.follow()
+            if written:
+                return event
+            refused = claim(event)
+
+    def _settle(self) -> Sequence[Event]:
+        """After a write that failed, forget the rows that are in the log all the same; what has not been replayed."""
+        if not self._unsure:
+            return ()
+        write(self.log, [])  # whoever is still writing, perhaps our lost connection, is done after this
+        found = read(self.log, self.position)
+        own = {_ruling(event): event for event in found if isinstance(event, Reported)}
+        others = [event for event in found if isinstance(event, Saved | Removed)]
+        self._posted = [
+            event
+            for event in self._posted
+            if (event not in others if isinstance(event, Saved | Removed) else _ruling(event) not in own)
+        ]
+        for (worker, act), event in own.items():
+            if worker == self.referee.worker and event.number in self._batches:
+                self._batches[event.number].forget(act)
+        self._unsure, self._behind = False, True
+        return found
 
     def _write(self, events: Sequence[Event]) -> bool:
         if os.getpid() != self._process:
             raise UsageError("this study was made in another process; after a fork, open a Study of its own")
+        self._unsure = True
         length = write(self.log, events)
-        if length == self.position + len(events):  # nobody else wrote: no need to read it back
+        self._unsure = False
+        self.outage.end()
+        alone = length == self.position + len(events)  # nobody else wrote: no need to read it back
+        if alone and last_change(events) is None:
             self._replay(events)
         else:
             self._behind = True
@@ -100,46 +194,95 @@ class Journal:
 
     def catch_up(self) -> None:
         """Replay what was written since, by this process or by others."""
-        with self.lock:
+        with self.turn():
+            self.outage.insist(self._catch_up)
+
+    def _catch_up(self) -> None:
+        self._settle()
+        events = self.read(self.position)
+        if any(self._is_foreign(event) for event in events) and self._drain(self._batches.values()):
             events = self.read(self.position)
-            if any(self._is_foreign(event) for event in events) and self.flush():
-                events = self.read(self.position)
-            self._replay(events)
-            self._behind = False
+        self._replay(events)
+        self._behind = False
 
     def follow(self) -> None:
-        """Replay what the last append left unread, if others wrote too."""
-        if self._behind:
+        """Write what had to wait; replay what others wrote before the last append.
+
+        And what that append wrote, if it failed and nobody knows: the log does.
+        """
+        if self._posted:
+            self.flush()
+        if self._behind or self._unsure:
             self.catch_up()
+
+    def look(self) -> None:
+        """Replay what was written since, if the log can be reached now."""
+        with self.lock:
+            self.outage.attempt(self._catch_up)
+
+    def keep_up(self) -> None:
+        """Replay what others wrote before the last append, if the log can be reached now."""
+        if self._behind:
+            self.look()
 
     def pulse(self) -> None:
         """Renew leases; while trials run, write rows that have waited and read what others wrote.
 
         In virtual time nothing waits.
         """
-        self.roster.renew()
-        idle = not self._batches and not self.roster.further
+        self.outage.attempt(self.roster.renew)
+        idle = not self._batches and not self.roster.further and not self._posted
         if idle or not isinstance(self.clock, WallClock) or not self.lock.acquire(timeout=_PATIENCE_SECONDS):
             return
         try:
             now = self.clock.ns()
-            self._drain([batch for batch in self._batches.values() if now - batch.drained_ns > WAIT_NS])
+            waited = [batch for batch in self._batches.values() if now - batch.drained_ns > WAIT_NS]
+            if self._posted or waited:
+                self.outage.attempt(self._flush if self._posted else partial(self._drain, waited))
         finally:
             self.lock.release()
-        if self.read(self.position, most=1):
-            self.catch_up()
+        if self.outage.attempt(partial(self.read, self.position, most=1)):
+            self.look()
 
     def _replay(self, events: Sequence[Event]) -> None:
+        last = last_change(events)
+        if last is not None:
+            self._judge_again(events[: last + 1])
+            events = events[last + 1 :]
         for event in events:
-            self.ledger.replay(event)
+            with fitting(event):
+                self.ledger.replay(event)
             self.position += 1
-            if self._is_foreign(event):
+            if is_news(event, self.referee.worker):
                 self.referee.replay(event)
                 self.referee.seen = self.position
+            elif isinstance(event, Reported | Told) and last is not None:  # an act from before the change was known
+                self.referee.replay(event)
             self.roster.publish(self.position, event)
 
-    def _is_foreign(self, event: Event) -> TypeGuard[Reported | Told]:
-        return isinstance(event, Reported | Told) and event.worker != self.referee.worker
+    def _judge_again(self, events: Sequence[Event]) -> None:
+        """Replay events of which the last changes the limits: all of the log up to there is judged by those.
+
+        What this process ruled on is in the log by now, as it is before anything foreign is learned.
+        """
+        position = self.position + len(events)
+        whole = self.read(0, position)
+        self.ledger.extend(events, lambda: whole)
+        problem = self.ledger.problem
+        self.referee.judge_by(problem, self.referee.learned(problem, whole))
+        self.position = self.referee.seen = position
+        for event in events:
+            self.roster.publish(position, event)
+        self.roster.start_again(position, Rejudged(problem, self.referee.known(), dict(self.roster.written)))
+
+    def _is_foreign(self, event: Event) -> bool:
+        """Whether the referee learns something from an event, so that its own rulings must be in the log before it."""
+        return is_news(event, self.referee.worker) or isinstance(event, LimitsChanged)
+
+
+def _ruling(event: Reported) -> tuple[int, int]:
+    """What no two reports share: their worker and its last act."""
+    return event.worker, int(event.acts[-1])
 
 
 def read(log: Log, since: int, most: int | None = None) -> Sequence[Event]:

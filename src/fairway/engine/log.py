@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from fairway.engine.events import Event, Reported
@@ -21,6 +21,9 @@ class Log(Protocol):
 
         An event may claim what only one event of a log can have (`events.claim`), such as the next trial number. A
         writer that comes too late reads what others wrote meanwhile and tries again.
+
+        A storage that is away raises `fairway.errors.Unreachable`, here and in `read`, and is tried again. Such an
+        append may have been written all the same. That is decided once a later one returns, also one of no events.
         """
 
     def read(self, since: int = 0, most: int | None = None) -> Sequence[Event]:
@@ -34,6 +37,20 @@ class Log(Protocol):
 
     def reports(self, numbers: Collection[int]) -> Sequence[Reported]:
         """All reports of some trials, in their order."""
+
+
+@runtime_checkable
+class Snapshots(Protocol):
+    """A log that can also keep what follows from its first events, as named parts: see `fairway.engine.snapshot`."""
+
+    def mark(self, position: int) -> str | None:
+        """A text that tells how the event before a position reads; None if there is no such event."""
+
+    def keep(self, parts: Mapping[str, bytes]) -> None:
+        """Keep these parts, and no others."""
+
+    def kept(self, names: Collection[str] | None = None) -> Mapping[str, bytes]:
+        """The parts that were kept last, or some of them, all of one `keep`; none before."""
 
 
 class Leases(Protocol):

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from fairway import feasibility
+from fairway.checks import short
+from fairway.engine.events import ABSENT
 from fairway.errors import UsageError
 from fairway.folds import Folds
 from fairway.measured import Measured
@@ -78,7 +80,7 @@ def number(problem: Problem, name: str, given: Any) -> float:
             return float(given)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise UsageError(f"metric {name!r} is {repr(given)[:60]}: a number is expected") from None
+    raise UsageError(f"metric {name!r} is {short(given)}: a number is expected") from None
 
 
 def measured(problem: Problem, constraint: Constraint, given: Any) -> tuple[float, float | None]:
@@ -101,7 +103,7 @@ def measured(problem: Problem, constraint: Constraint, given: Any) -> tuple[floa
         )
     if constraint.confidence:
         raise UsageError(
-            f"metric {constraint.metric!r} is {repr(given)[:60]}, but its constraint has "
+            f"metric {constraint.metric!r} is {short(given)}, but its constraint has "
             f"confidence={constraint.confidence:g}: return fw.Measured(value, error=...), or leave the confidence out"
         )
     return value, None
@@ -131,7 +133,7 @@ def joined(problem: Problem, metrics: Mapping[str, Given] | None, named: dict[st
     """The metrics of a mapping and those given by name, together."""
     if not isinstance(metrics, Mapping):
         example = f"{problem.objective.metric}=0.8"
-        raise UsageError(f"{metrics!r} came as metrics: they are given by name, as in {example}")
+        raise UsageError(f"{short(metrics)} came as metrics: they are given by name, as in {example}")
     twice = [name for name in metrics if name in named]
     if twice:
         raise UsageError(f"metric {twice[0]!r} came twice, in the mapping and by name")
@@ -150,5 +152,48 @@ def is_broken(problem: Problem, offers: Mapping[str, Given]) -> bool:
 
 def refuse_metric(problem: Problem, name: str) -> NoReturn:
     """Say that a metric was not declared."""
-    declared = ", ".join(problem.metrics)
+    declared = ", ".join(problem.reportable)
     raise UsageError(f"metric {name!r} was not declared: this study has {declared}; keep others with trial.note")
+
+
+def observed(
+    report: Report,
+    values: list[float | None],
+    prices: list[int],
+    violation: float | None,
+    payment: tuple[int, int] | None,
+    errors: list[float | None],
+) -> Observation:
+    """What a report came to, once its constraints were measured or left."""
+    step, objective, loss, _, _, train_ns, _, _, last, spread = report
+    row = (step, objective, loss, values, prices, violation, train_ns, last, spread, payment, _known(errors))
+    return tuple.__new__(Observation, row)
+
+
+def offered_again(report: Report, problem: Problem) -> Report | None:
+    """A report that waits for its check, by the limits of another problem; None if nothing is left to check."""
+    offers = {name: offer for name, offer in report.offers.items() if name in problem.metrics}
+    if not any(map(callable, offers.values())):
+        return None
+    return report._replace(offers=offers, broken=is_broken(problem, offers))
+
+
+def judged_again(observation: Observation, before: Problem, now: Problem) -> Observation:
+    """What was measured by the limits of one problem, by those of another: limits changed between the two moments.
+
+    What was not paid for counts as not offered: nobody has asked whether it is worth its price by the new limits.
+    """
+    columns = zip(observation.values, observation.prices, observation.errors or observation.values, strict=False)
+    known = dict(zip(before.metrics[1:], columns, strict=False))
+    values = list[float | None]([None] * len(now.constraints))
+    prices, errors = [ABSENT] * len(values), list[float | None]([None] * len(values))
+    for i, metric in enumerate(now.metrics[1:]):
+        value, price, error = known.get(metric, (None, ABSENT, None))
+        if price >= 0 or observation.payment is not None:
+            values[i], prices[i], errors[i] = value, price, error if observation.errors else None
+    violation = feasibility.violation(now.constraints, values, errors)
+    return observation._replace(values=values, prices=prices, violation=violation, errors=_known(errors))
+
+
+def _known(errors: list[float | None]) -> Sequence[float | None]:
+    return errors if errors.count(None) < len(errors) else ()

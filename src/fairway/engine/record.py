@@ -4,33 +4,78 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from fairway import feasibility
+from fairway.engine.course import Course
 from fairway.engine.events import Status
+from fairway.engine.saves import Saves
+from fairway.errors import UsageError
 from fairway.feasibility import Checkpoint
-from fairway.parameters import Value
 from fairway.problem import Problem
 from fairway.space import Space
+from fairway.tables import Table, group, metric_rows, param_rows
+from fairway.text import counted
 
 
 class Best(NamedTuple):
     """A checkpoint of a trial: `study.best` is the best feasible one, on the rows that the search judged by.
 
-    `errors` has the errors of constraints that came as `Measured` or `Folds`: z of them lead from the value to its
-    bound.
+    `metrics` has the objective first, then the constraints, None where one was not measured. `objective` is its value
+    too, a `float` also to a type checker. `errors` has the errors of constraints that came as `Measured` or `Folds`: z
+    of them lead from the value to its bound. `checkpoint` is the path of what `trial.save` saved at this step, None if
+    it saved nothing or that is gone.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=7)
     >>> study.optimize(lambda trial: trial.params["x"] ** 2, trials=3)
     >>> study.best.number, study.best.params
     (1, {'x': 0.0261884112})
+    >>> study.best.objective == study.best.metrics["loss"]
+    True
+    >>> print(study.best)
+    trial 1, step 1
+    metric     loss  0.0006858
+    parameter  x     0.0261884112
     """
 
     number: int
     step: int
-    params: Mapping[str, Value]
+    params: Mapping[str, Any]
     metrics: Mapping[str, float | None]
     errors: Mapping[str, float]
+    checkpoint: Path | None = None
+
+    @property
+    def objective(self) -> float:
+        """The objective's value, which was always measured: the first of the metrics."""
+        value = next(iter(self.metrics.values()))
+        assert value is not None
+        return value
+
+    def __str__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+    def _table(self) -> Table:
+        rows = metric_rows(self.metrics, self.errors) + param_rows(self.params)
+        rows += [] if self.checkpoint is None else group("checkpoint", [("", str(self.checkpoint))])
+        return Table(f"trial {self.number}, step {self.step}", rows)
+
+
+def checkpoint_of(best: Best | None) -> Path:
+    """The path of the best's checkpoint; a sentence if there is none."""
+    if best is None:
+        raise UsageError("there is no best checkpoint: nothing within the limits was found so far")
+    if best.checkpoint is None:
+        raise UsageError(
+            f"the best is trial {best.number} at step {best.step}, which has no checkpoint: it was not saved, or was "
+            "deleted; call trial.save(...) after each report, or build the model with study.rebuild(function)"
+        )
+    return best.checkpoint
 
 
 @dataclass(frozen=True)
@@ -45,10 +90,12 @@ class TrialRecord:
 
     `step` and `metrics` are those of the checkpoint that stands for it: its best feasible one; else the least violating
     measured one; else the best by objective, its constraints unknown (None). `feasible` is None while unknown.
+    `traceback` says where your code raised, a line for each of its frames: file, line, function and source.
+    `checkpoint` is where `trial.save` kept that checkpoint, None if it did not.
     """
 
     number: int
-    params: Mapping[str, Value]
+    params: Mapping[str, Any]
     status: Status
     reason: str
     step: int | None
@@ -59,11 +106,21 @@ class TrialRecord:
     training_seconds: float
     check_seconds: float
     notes: Mapping[str, Any]
+    traceback: str = ""
+    checkpoint: Path | None = None
 
     @property
     def partial(self) -> bool:
         """Whether it was ended before it was done: by the stopper or by a timeout."""
         return self.status == "stopped"
+
+    def _repr_html_(self) -> str:
+        outcome = [("feasible", {True: "yes", False: "no", None: "unknown"}[self.feasible])]
+        outcome += [("reason", self.reason)] if self.reason else []
+        notes = [(name, str(note)) for name, note in self.notes.items()]
+        rows = metric_rows(self.metrics, self.errors) + param_rows(self.params)
+        rows += group("outcome", outcome) + group("note", notes)
+        return Table(f"trial {self.number}, {self.status} after {counted(self.steps, 'step')}", rows).html()
 
     def row(
         self, space: Space, problem: Problem, *, errors: Collection[str] = (), notes: Collection[str] = ()
@@ -73,7 +130,7 @@ class TrialRecord:
             "number": self.number,
             "status": self.status,
             "feasible": self.feasible,
-            **{f"param.{name}": self.params.get(name) for name in space},
+            **{f"param.{name}": self.params.get(name) for name in space.names},
             **{f"metric.{name}": self.metrics.get(name) for name in problem.metrics},
             **{f"error.{name}": self.errors.get(name) for name in errors},
             "step": self.step,
@@ -85,6 +142,31 @@ class TrialRecord:
         }
 
 
+def recorded(problem: Problem, number: int, course: Course, saves: Saves) -> TrialRecord:
+    """A trial of the log, for people."""
+    checkpoint, amount, metrics, errors = course.checkpoint, None, {}, {}
+    if checkpoint is not None:
+        amount = feasibility.known(problem, checkpoint)
+        metrics = dict(zip(problem.metrics, (checkpoint.objective, *checkpoint.values), strict=True))
+        errors = named_errors(problem, checkpoint)
+    return TrialRecord(
+        number=number,
+        params=dict(course.params),
+        status=course.status,
+        reason=course.reason,
+        step=None if checkpoint is None else checkpoint.step,
+        metrics=metrics,
+        errors=errors,
+        feasible=None if amount is None else amount == 0.0,
+        steps=course.steps,
+        training_seconds=course.train_ns / 1e9,
+        check_seconds=course.check_ns / 1e9,
+        notes=dict(course.notes),
+        traceback=course.traceback,
+        checkpoint=None if checkpoint is None else saves.path(number, checkpoint.step),
+    )
+
+
 def table(records: Sequence[TrialRecord], space: Space, problem: Problem) -> list[dict[str, Any]]:
     """Trials as rows with the same columns: `error.` of metrics whose error is known, `note.` of notes of one value."""
     errors = [name for name in problem.metrics if any(name in record.errors for record in records)]
@@ -94,6 +176,12 @@ def table(records: Sequence[TrialRecord], space: Space, problem: Problem) -> lis
 
 def _is_scalar(note: Any) -> bool:
     return note is None or isinstance(note, str | int | float)
+
+
+def at_checkpoint(problem: Problem, number: int, params: Mapping[str, Any], checkpoint: Checkpoint) -> Best:
+    """A checkpoint of a trial, with its parameters and metrics by name."""
+    metrics = dict(zip(problem.metrics, (checkpoint.objective, *checkpoint.values), strict=True))
+    return Best(number, checkpoint.step, dict(params), metrics, named_errors(problem, checkpoint))
 
 
 def named_errors(problem: Problem, checkpoint: Checkpoint) -> dict[str, float]:

@@ -10,17 +10,43 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from bisect import insort
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from fairway import feasibility
 from fairway.engine import payment
-from fairway.engine.events import ABSENT, SAVED, Reported, Told
+from fairway.engine.columns import fitted
+from fairway.engine.events import ABSENT, SAVED, Asked, Event, Remeasured, Reported, Told
+from fairway.engine.forks import disowned_by_children
 from fairway.engine.measurement import Observation, Report, Spread
 from fairway.engine.payment import Pace
+from fairway.engine.remeasurement import alone_metrics, newer
 from fairway.engine.steadiness import Steadiness
+from fairway.engine.tracked import Tracked
 from fairway.problem import Constraint, Problem
 from fairway.stoppers.stopper import Stopper, StopperState
+
+STEP = 1 << 20
+"""What a training step costs where costs are declared; a power of two, so that sums in steps scale without rounding."""
+KNOWN = (
+    "state",
+    "incumbent",
+    "contenders",
+    "bar",
+    "train_ns",
+    "train_rows",
+    "check_ns",
+    "checks",
+    "violated",
+    "check_rounds",
+    "_saved",
+    "_all_saved_rows",
+    "steadiness",
+    "tracked",
+)
+"""What a referee learns from reports, by the names of its attributes."""
 
 
 class Incumbent(NamedTuple):
@@ -33,19 +59,26 @@ class Incumbent(NamedTuple):
     errors: tuple[float | None, ...] = ()
 
 
+_place = itemgetter(0, 1, 2)  # by which incumbents are sorted
+
+
 class Referee:
     """One replica of what a study's decisions depend on."""
 
     def __init__(self, problem: Problem, stopper: Stopper, *, worker: int = 0) -> None:
-        self.problem = problem
+        self._judge_by(problem)
         self.stopper = stopper
         self.state = stopper.start(problem)
         self._counts_costs = type(self.state).spend is not StopperState.spend
+        self._reads_clock = stopper.interval == "adaptive"  # otherwise a step costs STEP, and a check what is declared
         self.lock = threading.RLock()  # trials of several threads may share a referee
+        disowned_by_children(self)
         self.worker = worker
         self.acts = 0  # own acts so far: begin, commit, rule and finish are one each
         self.seen = 0  # the log position up to which others' events are replayed
         self.incumbent: Incumbent | None = None
+        # All that are feasible, best first, where the best may be measured again and found to break its limit.
+        self.contenders: list[Incumbent] | None = [] if alone_metrics(problem) else None
         self.bar = math.inf  # the loss that a report must reach before its constraints are worth paying for
         self.train_ns = 0
         self.train_rows = 0
@@ -55,17 +88,28 @@ class Referee:
         self.violated = [0] * m
         self.check_rounds = 0  # reports at which something was paid for
         self._saved = [0] * m
-        # Most reports pay for nothing; they share these two, so that ruling on them touches no list.
-        self.unmeasured: tuple[float | None, ...] = (None,) * m
-        self.all_saved = (SAVED,) * m
         self._all_saved_rows = 0
         self.steadiness = Steadiness(m)  # of the limits, if the stopper makes use of it
+        self.tracked = Tracked()
+
+    def _judge_by(self, problem: Problem) -> None:
+        self.problem = problem
+        self._tracks = bool(problem.tracked)
+        self._declared = [round((constraint.cost or 0.0) * STEP) for constraint in problem.constraints]
+        # Most reports pay for nothing; they share these two, so that ruling on them touches no list.
+        self.unmeasured: tuple[float | None, ...] = (None,) * len(problem.constraints)
+        self.all_saved = (SAVED,) * len(problem.constraints)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, lock=threading.RLock())
+        disowned_by_children(self)
+
+    def disown(self) -> None:
+        """Free the lock in a forked child, where whoever held it is gone."""
+        self.lock._at_fork_reinit()  # type: ignore[attr-defined]  # noqa: SLF001 - what logging does with its own
 
     def replica(self, worker: int, seen: int) -> Referee:
         """One for another worker, which starts from all that this one knows."""
@@ -73,6 +117,41 @@ class Referee:
             other = copy.deepcopy(self)
         other.worker, other.acts, other.seen = worker, 0, seen
         return other
+
+    def known(self) -> dict[str, Any]:
+        """All that it learned from reports."""
+        return {name: getattr(self, name) for name in KNOWN}
+
+    def learn(self, known: Mapping[str, Any]) -> None:
+        """Know what another one did (`known`), and nothing else."""
+        for name, value in [(name, known[name]) for name in KNOWN]:
+            setattr(self, name, value)
+
+    def judge_by(self, problem: Problem, known: Mapping[str, Any]) -> None:
+        """Judge by other limits from now on, knowing what another one `learned` by them."""
+        with self.lock:
+            self._judge_by(problem)  # first: who finds the old one has read nothing of the new
+            self.learn(known)
+
+    def learned(self, problem: Problem, events: Iterable[Event]) -> dict[str, Any]:
+        """What one that judges by another problem knows after these events."""
+        other = Referee(problem, self.stopper)
+        other.tracked.aims = dict(self.tracked.aims)
+        for event in events:
+            if isinstance(event, Asked | Reported | Told | Remeasured):
+                other.replay(event)
+        return other.known()
+
+    def _bar_of(self, number: int, report: Report) -> float:
+        """The loss that a trial's report must reach before its constraints are worth paying for."""
+        if not self._tracks or not self.stopper.skip or report.last:
+            return self.bar
+        return self.tracked.bar(number, report.step)
+
+    def _tell_place(self, number: int, *, lost: bool = False) -> None:
+        """Tell the stopper where a trial is among the tracked metrics, and the best loss that is known there."""
+        place = self.tracked.place(self.problem, number)
+        self.state.place(number, place, math.inf if lost else self.tracked.front.best(place))
 
     @property
     def saved(self) -> list[int]:
@@ -112,33 +191,37 @@ class Referee:
             return False
         if self.steadiness.steady and self.steadiness.unchecked(number):
             return payment.pays(pace, math.inf, report, agreed=True, priced=self.check_rounds > 0)
-        if report.loss > self.bar:  # by far the most common case
+        bar = self._bar_of(number, report) if self._tracks else self.bar
+        if report.loss > bar:  # by far the most common case
             return False
         train_ns = report.train_ns
-        ending = train_ns == ABSENT or report.last and self.stopper.frugal and report.loss < self.bar
-        agreed = ending or self.state.due(number, report.step, report.loss, train_ns)
-        return payment.pays(pace, self.bar, report, agreed=agreed, priced=self.check_rounds > 0)
+        ending = train_ns == ABSENT or report.last and self.stopper.frugal and report.loss < bar
+        cost = train_ns if self._reads_clock else STEP
+        if self._tracks and not ending:
+            self._tell_place(number, lost=self.tracked.is_lost(number, report.step))
+        agreed = ending or self.state.due(number, report.step, report.loss, cost)
+        return payment.pays(pace, bar, report, agreed=agreed, priced=self.check_rounds > 0)
 
     def commit(self) -> tuple[int, int]:
         """Make the choice to pay an act of this referee: its number, and the log position seen."""
         self.acts += 1
         return self.acts, self.seen
 
-    def check_order(self, number: int, loss: float, offered: Collection[int]) -> Collection[int]:
-        """The constraints to check of those offered, the likeliest to be violated per second of checking first.
+    def check_order(self, number: int, report: Report, offered: Collection[int]) -> Collection[int]:
+        """The constraints to check of those offered, the likeliest to be violated per cost of a check first.
 
         If the objective does not reach the bar, only steady ones that the trial was never checked for.
         """
-        if loss > self.bar:
+        if report.loss > self._bar_of(number, report):
             offered = [i for i in self.steadiness.unchecked(number) if i in offered]
         if len(offered) == 1:
             return offered
 
         def promise(i: int) -> float:
-            if not self.checks[i]:
-                return math.inf
             chance = (self.violated[i] + 1) / (self.checks[i] + 2)
-            return chance * self.checks[i] / max(self.check_ns[i], 1)
+            if not self._reads_clock:
+                return chance / (self.problem.constraints[i].cost or 1.0)
+            return chance * self.checks[i] / max(self.check_ns[i], 1) if self.checks[i] else math.inf
 
         return sorted(offered, key=lambda i: (-promise(i), i))
 
@@ -157,7 +240,10 @@ class Referee:
             if self.stopper.frugal:
                 self._learn_changes(number, step, values, prices)
         if self._counts_costs:
-            self.state.spend(number, max(train_ns, 0), paid)
+            self.state.spend(number, max(train_ns, 0) if self._reads_clock else STEP, paid)
+        if self._tracks:
+            self.tracked.learn(self.problem, number, observation)
+            self._tell_place(number)
         if spread is not None and observation.provisional:
             return self.state.judge_folds(number, step, loss, violation), False
         improved = False
@@ -166,8 +252,10 @@ class Referee:
             if best is None or (loss, number, step) < best[:3]:
                 self.incumbent = Incumbent(loss, number, step, tuple(values), tuple(errors))
                 improved = True
-                if self.stopper.skip:
+                if self.stopper.skip and not self._tracks:
                     self.bar = loss
+            if self.contenders is not None:
+                insort(self.contenders, Incumbent(loss, number, step, tuple(values), tuple(errors)), key=_place)
         why = self.state.judge(number, step, loss, violation)
         if violation and self.steadiness.steady:
             why = self._why_lost(values, errors) or why
@@ -196,11 +284,12 @@ class Referee:
         *,
         late: bool,
     ) -> int:
-        """Count what was paid and saved, and sum what was paid; what is paid late was counted as saved before."""
-        paid = 0
+        """Count what was paid and saved, and sum its costs; what is paid late was counted as saved before."""
+        paid, is_paid = 0, False
         for i, price in enumerate(prices):
             if price > 0:
-                paid += price
+                is_paid = True
+                paid += price if self._reads_clock else self._declared[i]
                 self.check_ns[i] += price
                 self.checks[i] += 1
                 self._saved[i] -= late
@@ -209,7 +298,7 @@ class Referee:
                     self.violated[i] += 1
             elif price == SAVED and not late:
                 self._saved[i] += 1
-        self.check_rounds += paid > 0
+        self.check_rounds += is_paid
         return paid
 
     def finish(self, number: int, *, completed: bool) -> int:
@@ -217,17 +306,50 @@ class Referee:
         self.acts += 1
         self.state.finish(number, completed=completed)
         self.steadiness.forget(number)
+        self.tracked.finish(number)
         return self.acts
 
-    def replay(self, event: Reported | Told) -> None:
-        """Learn what another referee ruled on; that is no act of this one."""
+    def aim(self, number: int, aim: Mapping[str, float]) -> None:
+        """Take it that a trial aims at limits on tracked metrics."""
+        if aim:
+            self.tracked.aims[number] = aim
+
+    def replay(self, event: Asked | Reported | Told | Remeasured, after: int = -1) -> None:
+        """Learn what another referee ruled on, by acts after one of its, or what was measured again; no act of ours.
+
+        And what a trial aims at.
+        """
         acts = self.acts
-        if isinstance(event, Told):
-            self.finish(event.number, completed=event.status == "completed")
+        if isinstance(event, Asked):
+            self.aim(event.number, event.aim)
+        elif isinstance(event, Remeasured):
+            self._correct(fitted(event, self.problem))
+        elif isinstance(event, Told):
+            if event.act > after:
+                self.finish(event.number, completed=event.status == "completed")
         else:
-            for observation in observations(event, self.problem):
-                self.rule(event.number, observation)
+            for act, observation in zip(event.acts.tolist(), observations(event, self.problem), strict=True):
+                if act > after:
+                    self.rule(event.number, observation)
         self.acts = acts
+
+    def _correct(self, event: Remeasured) -> None:
+        """Take the newer measurement of a checkpoint; if it breaks a limit now, the next best follows."""
+        known = [self.incumbent] if self.contenders is None else self.contenders
+        found = next((one for one in known if one is not None and one[1:3] == (event.number, event.step)), None)
+        if found is None:
+            return
+        values, errors = newer(event, found.values, found.errors)
+        left = [one for one in known if one is not None and one is not found]
+        if feasibility.violation(self.problem.constraints, values, errors) == 0.0:
+            insort(left, found._replace(values=values, errors=errors), key=_place)
+        else:
+            self.tracked.front.remove(event.number, event.step)
+        if self.contenders is not None:
+            self.contenders = left
+        self.incumbent = left[0] if left else None
+        if self.stopper.skip and not self._tracks:
+            self.bar = left[0].loss if left else math.inf
 
     def reason(self, observation: Observation, verdict: str) -> str:
         """A sentence: what was measured, then why that stops the trial."""
@@ -250,7 +372,8 @@ def _breach(constraint: Constraint, value: float, error: float | None) -> str:
 
 
 def observations(event: Reported, problem: Problem) -> Iterator[Observation]:
-    """The rows of an event as they were ruled on."""
+    """The rows of an event as they are ruled on by the limits of a problem."""
+    event = fitted(event, problem)
     sign, constraints = problem.objective.sign, problem.constraints
     columns = (event.step, event.objective, event.values, event.check_ns, event.train_ns)
     spreads = {int(row): Spread(noise, int(folds), int(of)) for row, noise, folds, of in event.noise.tolist()}

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from collections import deque
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
-from fairway.engine.events import Event, Reported, Told
+from fairway.engine.events import Event, Reported, Told, is_news, last_act
 from fairway.engine.log import Leases
+from fairway.errors import StorageError
+from fairway.problem import Problem
 
 _MOST_NEWS = 65536  # bytes at a time: what any connection that is free takes without waiting
+
+
+_MOST_UNHEARD = 256  # events of its own that a worker keeps before it hears that they are in the log
+
+
+class Rejudged(NamedTuple):
+    """What a referee knows by other limits; a further worker adds those of its own acts that it does not cover."""
+
+    problem: Problem
+    known: Mapping[str, Any]
+    written: Mapping[int, int]  # by worker, the last act that it covers
 
 
 class _Unseen(NamedTuple):
@@ -26,6 +40,8 @@ class Roster:
     def __init__(self, leases: Leases | None) -> None:
         self._leases = leases
         self._news: dict[int, deque[_Unseen]] = {}  # by further worker
+        self._unheard: dict[int, int] = {}  # by further worker: events of its own that were written since its last news
+        self.written: dict[int, int] = {}  # by further worker: its last act that is in the log
 
     @property
     def further(self) -> Collection[int]:
@@ -40,12 +56,15 @@ class Roster:
     def add(self, worker: int) -> None:
         """Keep news for a further worker from now on."""
         self._news[worker] = deque()
+        self._unheard[worker], self.written[worker] = 0, 0
 
     def remove(self, worker: int) -> None:
         """Keep no more news for a further worker, and show others that it is gone."""
-        self._news.pop(worker, None)
+        for kept in (self._news, self._unheard, self.written):
+            kept.pop(worker, None)
         if self._leases is not None:
-            self._leases.leave(worker)
+            with contextlib.suppress(StorageError):  # it has no trial that anybody could miss
+                self._leases.leave(worker)
 
     def lost(self, workers: Collection[int]) -> set[int]:
         """Those of others' workers that live no more, or have not been heard of for too long."""
@@ -58,25 +77,37 @@ class Roster:
 
     def publish(self, position: int, event: Event) -> None:
         """Keep an event for every further worker that has not seen it."""
-        if not self._news or not isinstance(event, Reported | Told):
-            return
-        unseen = _Unseen(position, pickle.dumps(event))  # once for all of them
-        for worker, events in self._news.items():
-            if worker != event.worker:
+        hear = [events for worker, events in self._news.items() if is_news(event, worker)]
+        if hear:
+            unseen = _Unseen(position, pickle.dumps(event))  # once for all of them
+            for events in hear:
+                events.append(unseen)
+        if isinstance(event, Reported | Told) and event.worker in self._news:
+            self._unheard[event.worker] += 1
+            self.written[event.worker] = last_act(event)
+
+    def start_again(self, position: int, rejudged: Rejudged) -> None:
+        """Keep what is known by other limits for every further worker, in place of all that it has not seen."""
+        if self._news:
+            unseen = _Unseen(position, pickle.dumps(rejudged))
+            for events in self._news.values():
+                events.clear()
                 events.append(unseen)
 
     def has_news(self, worker: int) -> bool:
-        """Whether others wrote what a further worker has not seen."""
-        return bool(self._news.get(worker))
+        """Whether others wrote what a further worker has not seen, or it has kept many of its own events."""
+        return bool(self._news.get(worker)) or self._unheard.get(worker, 0) > _MOST_UNHEARD
 
-    def news(self, worker: int, position: int) -> tuple[list[bytes], int]:
-        """What a further worker has not seen, pickled, as much as it can take; and the log position it reaches.
+    def news(self, worker: int, position: int) -> tuple[list[bytes], int, int]:
+        """What a further worker has not seen, pickled, as much as it can take; the log position that it reaches.
 
-        `position` is the one up to which everything has been published.
+        And the last act of the worker that is in the log. `position` is the one up to which everything has been
+        published.
         """
         unseen, events, size, reached = self._news[worker], [], 0, position
         while unseen and size < _MOST_NEWS:
             reached, event = unseen.popleft()
             events.append(event)
             size += len(event)
-        return events, reached if unseen else position
+        self._unheard[worker] = 0
+        return events, reached if unseen else position, self.written[worker]

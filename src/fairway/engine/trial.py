@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from fairway import hints
 from fairway.checks import whole
 from fairway.engine.decision import Decision
 from fairway.engine.driver import Driver
 from fairway.engine.events import Status
 from fairway.engine.measurement import Given
+from fairway.engine.saver import Written
+from fairway.engine.typed import TypedParams
 from fairway.errors import UsageError
-from fairway.parameters import Value
 from fairway.problem import Problem
+from fairway.tables import Table, param_rows
 
 
-class Trial:
+@hints.answering(hints.TRIAL)
+class Trial(TypedParams):
     """One configuration being tried; made by `study.ask()` and handed to the function that `study.optimize` runs.
 
+    `params` is the configuration, and `int("depth")`, `float`, `str` and `bool` are its values with their types.
     `driver` is for what runs trials without being the user: simulators, callbacks, other tuners.
 
     >>> import fairway as fw
@@ -35,7 +41,7 @@ class Trial:
 
     __slots__ = ("driver", "number", "params", "seed")
 
-    def __init__(self, number: int, params: Mapping[str, Value], *, seed: int, driver: Driver) -> None:
+    def __init__(self, number: int, params: Mapping[str, Any], *, seed: int, driver: Driver) -> None:
         self.number = number
         self.params = params
         self.seed = seed
@@ -43,6 +49,11 @@ class Trial:
 
     def __repr__(self) -> str:
         return f"Trial(number={self.number}, params={self.params}, status={self.status!r})"
+
+    def _repr_html_(self) -> str:
+        total = "" if self.total is None else f" of {self.total:,}"
+        title = f"trial {self.number}, {self.status}, step {self.last_step:,}{total}"
+        return Table(title, param_rows(self.params)).html()
 
     @property
     def status(self) -> Status:
@@ -56,7 +67,7 @@ class Trial:
 
     @property
     def last_step(self) -> int:
-        """The last step reported; 0 before the first report."""
+        """The last step reported, or that of the checkpoint it continues; 0 before."""
         return self.driver.last_step
 
     @property
@@ -72,6 +83,7 @@ class Trial:
     def steps(self, total: int | None = None) -> Iterator[int]:
         """Count training iterations from 1 to `total`; the loop ends by itself when the trial is stopped.
 
+        A trial that continues from `trial.resume` counts on from the step after that checkpoint.
         Knowing the total lets `ACE` weigh whether constraints are worth checking on the way (Theorem 1).
         """
         if self.driver.has_begun:
@@ -81,6 +93,7 @@ class Trial:
 
     def _count(self) -> Iterator[int]:
         driver, total = self.driver, self.total
+        driver.step = driver.continued
         while not driver.reason and driver.status == "running" and (total is None or driver.step < total):
             driver.step += 1
             yield driver.step
@@ -111,6 +124,41 @@ class Trial:
             if late is not None:
                 driver.settle(late)
         return decision
+
+    def save(self, what: Written, *, step: int | None = None, suffix: str | None = None) -> Path | None:
+        """Save a checkpoint of this step, and return its path; `fw.Keep` says which ones are kept, and where.
+
+        `what` is a function that is called with the path to write a file or a folder to, or the path of one that some
+        library has written already, which is copied. Pass `suffix` if the function needs the path to end so. Report a
+        step first, then save it: by default `step` is the one where `trial.steps` is, or the last one reported.
+
+        If the disk fails, a warning says so once, None is returned and the search goes on. Nothing is saved where a
+        model is built again (`study.rebuild`, `study.certify`).
+        """
+        driver = self.driver
+        if step is not None:
+            step = whole(step, "step")
+        if self.status != "running":
+            raise UsageError(f"trial {self.number} has ended ({self.status}): save its checkpoints while it runs")
+        if driver.saver is None:
+            return None
+        here = driver.step or (driver.last_step if driver.has_reported else driver.continued + 1)
+        return driver.saver.save(what, step or here, suffix)
+
+    @property
+    def resume(self) -> Path | None:
+        """The checkpoint to continue training from, None to start afresh; read it before the first step.
+
+        It is there if this configuration was lost with its worker, or interrupted, after it had saved one. To read it
+        is to continue: `trial.steps` then counts from the step after it. Later, it is the last one that was saved.
+        """
+        driver = self.driver
+        if driver.saver is None:
+            return None
+        found = driver.saver.found()
+        if found is not None and not driver.step and not driver.last_step:
+            driver.saver.continued = driver.last_step = found[0]
+        return driver.saver.last or (found[1] if found is not None and driver.continued else None)
 
     def note(self, **jsonable: Any) -> None:
         """Keep something beside the metrics, such as a test score; also when the trial has ended."""

@@ -10,16 +10,37 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, NamedTuple
 
 from fairway import feasibility
+from fairway.engine.carried import histories
 from fairway.engine.certification import Certification, candidates, p_values
-from fairway.engine.events import SAVED, Event, Judged, Opened, Reported, Sealed, Tested, Told
+from fairway.engine.columns import fitted
+from fairway.engine.events import (
+    SAVED,
+    Asked,
+    Carried,
+    Dropped,
+    Event,
+    Judged,
+    LimitsChanged,
+    Opened,
+    Remeasured,
+    Reported,
+    Sealed,
+    Tested,
+    Told,
+    is_news,
+)
 from fairway.engine.identity import WORDING, Identity
 from fairway.engine.ledger import Ledger
+from fairway.engine.limits import Limits, last_change
 from fairway.engine.measurement import Observation, Report
 from fairway.engine.payment import Pace
 from fairway.engine.referee import Referee, observations
+from fairway.engine.remeasurement import summed_again
+from fairway.engine.soundness import fitting
 from fairway.errors import StorageError
 from fairway.problem import Problem
 from fairway.stoppers.stopper import Stopper
@@ -30,12 +51,16 @@ class Verification:
     """What verifying a log came to: how many rulings were made again, and what did not agree."""
 
     rulings: int = 0
-    unchecked: int = 0  # verdicts of a terminator of the user's own, which cannot be asked here
+    unchecked: int = 0  # verdicts of a terminator of the user's own, or in a space whose conditions are functions
     faults: list[str] = field(default_factory=list)
+    dropped: int = 0  # events that a repair left out
+    groundless: int = 0  # rulings that come out differently without them
 
     def expect(self, *, holds: bool, otherwise: str) -> None:
-        """Note a fault, unless it holds."""
-        if not holds:
+        """Note a fault, unless it holds, or may rest on what a repair left out."""
+        if not holds and self.dropped:
+            self.groundless += 1
+        elif not holds:
             self.faults.append(otherwise)
 
 
@@ -48,9 +73,9 @@ class _Act(NamedTuple):
 
 
 def verify(events: Sequence[Event]) -> Verification:
-    """Check every interval, payment, verdict and reason in a log."""
-    result = Verification()
-    for event in events:
+    """Check every interval, payment, verdict and reason in a log, and that what it started from can be read."""
+    result = Verification(dropped=sum(isinstance(event, Dropped) for event in events))
+    for position, event in enumerate(events):
         if isinstance(event, Opened):
             identity = Identity.from_json(event.config)
             if identity.stopper is None:
@@ -59,14 +84,30 @@ def verify(events: Sequence[Event]) -> Verification:
                     f"worker {event.worker} ran a stopper of its own, {kind}: it cannot be verified here"
                 )
             worded = event.config.get("wording") == WORDING
-            _Worker(event.worker, identity.problem, identity.stopper, result, worded=worded).verify(events)
+            with fitting(event):
+                before = last_change(events[:position])
+                problem = identity.problem if before is None else _problem(events[before], identity.problem)
+                worker = _Worker(event.worker, problem, identity.stopper, result, worded=worded)
+                worker.verify(events, since=position)
     _judge_again(events, result)
     _certify_again(events, result)
+    _sum_again(events, result)
+    _read_copies(events)
     return result
 
 
+def _problem(change: Event, known: Problem) -> Problem:
+    """The problem from a change of its limits on."""
+    assert isinstance(change, LimitsChanged)
+    return Limits.of(change).problem(known)
+
+
+def _first(events: Sequence[Event], n: int) -> Sequence[Event]:
+    return events[:n]
+
+
 def _judge_again(events: Sequence[Event], result: Verification) -> None:
-    """Ask each worker's terminator again; one of the user's own cannot be asked here."""
+    """Ask each worker's terminator again; one of the user's own, or of a space with functions, cannot be asked here."""
     opened = [event for event in events if isinstance(event, Opened)]
     identities = {event.worker: Identity.from_json(event.config) for event in opened}
     worded = {event.worker for event in opened if event.config.get("wording") == WORDING}
@@ -77,17 +118,19 @@ def _judge_again(events: Sequence[Event], result: Verification) -> None:
     said = [(i, event) for i, event in enumerate(events) if isinstance(event, Judged)]
     looked = [(i if event.seen is None else min(event.seen, i), event) for i, event in said]
     for seen, event in sorted(looked, key=lambda one: one[0]):
-        while replayed < seen:
-            ledger.replay(events[replayed])
-            replayed += 1
+        ledger.extend(events[replayed:seen], partial(_first, events, seen))
+        replayed = max(replayed, seen)
+        if event.worker not in identities and result.dropped:
+            result.groundless += 1
+            continue
         if event.worker not in identities:
             raise StorageError(f"the log has a verdict of worker {event.worker}, who never joined: it is damaged")
         terminator = identities[event.worker].terminator
-        if terminator is None:
+        if terminator is None or first.space.has_stored:
             result.unchecked += 1
             continue
         history, scale = ledger.history(), abs(event.threshold)
-        verdict = terminator.check(history.first(event.finished))
+        verdict = terminator.check(history.first(event.finished).aimed({}))
         same = (
             event.finished <= len(history)
             and verdict.stop == event.stop
@@ -98,18 +141,20 @@ def _judge_again(events: Sequence[Event], result: Verification) -> None:
         wrong = f"after {event.finished} trials: {event.reason}; judged again: {verdict.reason}"
         result.rulings += 1
         result.expect(holds=same, otherwise=wrong)
-    for other in events[replayed:]:
-        ledger.replay(other)
+    ledger.extend(events[replayed:], lambda: events)
 
 
 def _certify_again(events: Sequence[Event], result: Verification) -> None:
     """Derive what was to be tested from the log before it, and make the tests again from what the rows said."""
-    problem, certifications = None, list[Certification]()
+    problem, certifications, problems = None, list[Certification](), list[Problem]()
     for i, event in enumerate(events):
         if isinstance(event, Opened):
             problem = problem or Identity.from_json(event.config).problem
+        elif isinstance(event, LimitsChanged) and problem is not None:
+            problem = _problem(event, problem)
         elif isinstance(event, Sealed) and problem is not None:
             certification = Certification(event)
+            problems.append(problem)
             seen = events[: min(event.seen, i)]
             derived = candidates(problem, seen, at_most=event.at_most, level=certification.level)
             where = f"certification {event.certification}"
@@ -120,8 +165,10 @@ def _certify_again(events: Sequence[Event], result: Verification) -> None:
             certifications.append(certification)
         elif isinstance(event, Tested) and problem is not None:
             where = f"certification {event.certification}, candidate {event.place}"
+            if not 0 <= event.certification < len(certifications):
+                raise StorageError(f"{where}: nothing was sealed for it: the log is damaged")
             try:
-                again, written = p_values(problem, event.evidence), event.p_values
+                again, written = p_values(problems[event.certification], event.evidence), event.p_values
             except Exception as error:
                 raise StorageError(f"{where}: its evidence cannot be read ({error}): the log is damaged") from error
             same = again.keys() == written.keys() and all(math.isclose(again[k], float(written[k])) for k in again)
@@ -129,13 +176,43 @@ def _certify_again(events: Sequence[Event], result: Verification) -> None:
             result.expect(holds=same, otherwise=f"{where}: p-values {dict(written)}; tested again: {again}")
             digests = {each["digest"] for each in event.evidence.values() if "digest" in each}
             result.expect(holds=digests <= {event.digest}, otherwise=f"{where}: its digest is not that of its evidence")
-            if not 0 <= event.certification < len(certifications):
-                raise StorageError(f"{where}: nothing was sealed for it: the log is damaged")
             certifications[event.certification].add(event)
     for one in certifications:
         shared = [each for each in certifications if each.tests and each.sealed.hashes == one.sealed.hashes]
         wrong = f"certification {one.sealed.certification}: its rows were used {len(shared)} times"
         result.expect(holds=len(shared) <= max(one.sealed.uses, 1), otherwise=wrong)
+
+
+def _sum_again(events: Sequence[Event], result: Verification) -> None:
+    """Find the best again, where it was measured again, and what that made of its trial."""
+    found = [event for event in events if isinstance(event, Remeasured)]
+    first = next((event for event in events if isinstance(event, Opened)), None)
+    if not found or first is None:
+        return
+    identity = Identity.from_json(first.config)
+    ledger, replayed = Ledger(identity.space, identity.problem), 0
+    for event in sorted(found, key=lambda event: event.seen or 0):
+        seen = min(event.seen or 0, len(events))
+        ledger.extend(events[replayed:seen], partial(_first, events, seen))
+        replayed = max(replayed, seen)
+        best, where = ledger.best, f"trial {event.number}, step {event.step}"
+        was_best = best is not None and (best[0], best[1].step) == (event.number, event.step)
+        batches = [one for one in events if isinstance(one, Reported) and one.number == event.number]
+        earlier = [one for one in found if one.number == event.number and (one.seen or 0) <= (event.seen or 0)]
+        again = summed_again(ledger.problem, batches, earlier)
+        written = {name: getattr(fitted(event, ledger.problem), name) for name in again}
+        result.rulings += 1
+        result.expect(holds=was_best, otherwise=f"{where} was measured again, and was not the best then")
+        result.expect(holds=again == written, otherwise=f"{where} was measured again; its trial's sums do not follow")
+
+
+def _read_copies(events: Sequence[Event]) -> None:
+    """Read the studies that this one started from, as its next ask does."""
+    first = next((event for event in events if isinstance(event, Opened)), None)
+    copies = [event for event in events if isinstance(event, Carried)]
+    if copies and first is not None:
+        identity = Identity.from_json(first.config)
+        histories(copies, identity.space, identity.problem)
 
 
 def _alike(one: float, other: float, scale: float) -> bool:
@@ -169,19 +246,31 @@ class _Worker:
         self._worker, self._result = worker, result
         self._worded = worded  # its reasons are worded as today's
         self._referee = Referee(problem, stopper)
+        self._acts: list[_Act] = []  # made so far
         self._paces = defaultdict[int, Pace](lambda: Pace(None, 1, at_end=False))  # by trial
         self._stops: dict[int, str] = {}  # the stopper's reasons, by trial
 
-    def verify(self, events: Sequence[Event]) -> None:
+    def verify(self, events: Sequence[Event], since: int) -> None:
+        """Make every act again; the worker joined at a position, and knew the limits of that moment."""
         replayed = 0
         rows: dict[int, list[Observation]] = {}  # by event
+        for event in events:
+            if isinstance(event, Asked):  # a worker knows from the beginning of its trial on what that aims at
+                self._referee.replay(event)
         for act in _acts(self._worker, events):
-            while replayed < min(act.seen, len(events)):
+            seen = min(act.seen, len(events))
+            last = last_change(events[max(replayed, since) : seen])
+            if last is not None:
+                replayed = max(replayed, since) + last + 1
+                self._judge_again(events[:replayed])
+                rows = {}
+            while replayed < seen:
                 other = events[replayed]
-                if isinstance(other, Reported | Told) and other.worker != self._worker:
+                if is_news(other, self._worker):
                     self._referee.replay(other)
                 replayed += 1
             self._result.rulings += 1
+            self._acts.append(act)
             event = act.event
             if isinstance(event, Told):
                 self._finish(event)
@@ -194,6 +283,24 @@ class _Worker:
                 self._pay(event.number, observed[act.row])
             else:
                 self._rule(event, act.row, observed[act.row])
+
+    def _judge_again(self, events: Sequence[Event]) -> None:
+        """Learn everything again by the limits of the last of these events: what others wrote, what this worker did."""
+        problem = _problem(events[-1], self._referee.problem)
+        foreign = [event for event in events if is_news(event, self._worker)]
+        again = [event for event in foreign if isinstance(event, Remeasured)]  # of trials of this worker too
+        others = [event for event in foreign if not isinstance(event, Remeasured)]
+        self._referee.judge_by(problem, self._referee.learned(problem, others))
+        rows: dict[int, list[Observation]] = {}
+        for act in self._acts:
+            if isinstance(act.event, Told):
+                self._referee.replay(act.event)
+            elif act.kind == "rule":
+                event = act.event
+                observed = rows.get(id(event)) or rows.setdefault(id(event), [*observations(event, problem)])
+                self._referee.rule(event.number, observed[act.row])
+        for remeasured in again:
+            self._referee.replay(remeasured)
 
     def _begin(self, event: Reported) -> None:
         pace = self._paces[event.number] = self._referee.begin(event.total)

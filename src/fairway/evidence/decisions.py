@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fairway.checks import short
 from fairway.constraints import fairness, gaps
 from fairway.constraints.rows import clusters_of, group_names, labels, numbered_groups, same_length, weights_of
 from fairway.errors import UsageError
@@ -84,7 +85,7 @@ class Decisions(Evidence):
         name = metric if isinstance(metric, str) else getattr(metric, "__name__", "")
         if name not in _CONTRASTS or not (isinstance(metric, str) or metric in METRICS):
             named = ", ".join(_CONTRASTS)
-            raise UsageError(f"metric={metric!r}: one of {named} is expected; Resampled takes any other")
+            raise UsageError(f"metric={short(metric)}: one of {named} is expected; Resampled takes any other")
         true, decided = labels(truth, "truth"), labels(decision, "decision")
         if not len(true):
             raise UsageError("truth is empty: at least one row is expected")

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
-from fairway.checks import fraction, whole
+from fairway.checks import fraction, short, whole
 from fairway.errors import UsageError
 from fairway.measured import quantile
 from fairway.problem import Constraint
@@ -110,7 +110,8 @@ def from_json(data: Mapping[str, Any]) -> Evidence:
     """
     kind = data.get("kind") if isinstance(data, Mapping) else None
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise UsageError(f"kind={kind!r}: what to_json returned is expected, of the kind {', '.join(sorted(_KINDS))}")
+        known = ", ".join(sorted(_KINDS))
+        raise UsageError(f"kind={short(kind)}: what to_json returned is expected, of the kind {known}")
     made = object.__new__(_KINDS[kind])
     try:
         made._read(data)
@@ -131,6 +132,8 @@ def rows_needed(evidence: Evidence, constraint: Constraint, confidence: float, *
     >>> rows_needed(errors, fw.AtMost("error", 0.06), 0.95)
     721
     """
+    if not isinstance(evidence, Evidence):
+        raise UsageError(f"evidence={short(evidence)}: a kind of fairway.evidence is expected, such as Mean(values)")
     distance = _checked(constraint).sign * (constraint.threshold - evidence.value)
     if not distance > 0 or not math.isfinite(evidence.error):
         return None
@@ -155,5 +158,5 @@ def crossing(kept: Callable[[float], bool], strict: float, loose: float) -> floa
 
 def _checked(constraint: Constraint) -> Constraint:
     if not isinstance(constraint, Constraint):
-        raise UsageError(f"constraint={constraint!r}: AtMost('metric', limit) or AtLeast(...) is expected")
+        raise UsageError(f"constraint={short(constraint)}: AtMost('metric', limit) or AtLeast(...) is expected")
     return constraint

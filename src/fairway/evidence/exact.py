@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fairway.checks import is_number
+from fairway.checks import is_number, short
 from fairway.errors import UsageError
 from fairway.evidence.evidence import Cells, Evidence
 from fairway.problem import Constraint
@@ -25,7 +25,7 @@ class Exact(Evidence):
 
     def __init__(self, value: float) -> None:
         if not is_number(value):
-            raise UsageError(f"value={value!r}: a number is expected")
+            raise UsageError(f"value={short(value)}: a number is expected")
         self._keep(float(value))
 
     def _keep(self, value: float) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fairway.checks import is_finite
+from fairway.checks import is_finite, short
 from fairway.constraints.rows import clusters_of, numbers, weights_of
 from fairway.errors import UsageError
 from fairway.evidence.evidence import Cells, Evidence, crossing
@@ -40,7 +40,7 @@ class Mean(Evidence):
     ) -> None:
         given = numbers(values, "values")
         if not (is_finite(low) and is_finite(high) and low < high and math.isfinite(high - low)):
-            raise UsageError(f"low={low!r}, high={high!r}: finite numbers with low below high are expected")
+            raise UsageError(f"low={short(low)}, high={short(high)}: finite numbers with low below high are expected")
         if given.min() < low or given.max() > high:
             worst = given.min() if given.min() < low else given.max()
             raise UsageError(f"values has {worst:g}: values between low={low:g} and high={high:g} are expected")
@@ -64,7 +64,7 @@ class Mean(Evidence):
         Mean(0.25, rows=6)
         """
         if not isinstance(tests, Mapping) or not tests:
-            raise UsageError(f"tests={repr(tests)[:80]}: the outcomes of each test by its name are expected")
+            raise UsageError(f"tests={short(tests)}: the outcomes of each test by its name are expected")
         each = {str(name): numbers(outcomes, f"tests[{name!r}]") for name, outcomes in tests.items()}
         weights = np.concatenate([np.full(len(outcomes), 1 / len(outcomes)) for outcomes in each.values()])
         made = cls(np.concatenate([*each.values()]), weights=weights)

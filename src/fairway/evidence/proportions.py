@@ -44,6 +44,7 @@ _POINTS = 65  # where the tail probability is computed first
 _PEAKS = 4  # local maxima that are refined
 _ROUNDS = 3  # of refinement, each by a factor of 5
 _TINY = 1e-300
+_NEAR = 1e-3  # a longer step of Newton is from a double root, and leads away
 _FEW = 12  # rows of a cell
 _MANY = 20  # times as many rows as in the other cell
 
@@ -183,7 +184,7 @@ def most_likely(x1: Any, n1: int, x2: Any, n2: int, on: _Line) -> tuple[Array, A
         for _ in range(2):
             slope = (3 * c3 * p + 2 * c2) * p + c1
             step = (((c3 * p + c2) * p + c1) * p + c0) / slope
-            p = np.where((slope < 0) & np.isfinite(step), np.clip(p - step, low, high), p)
+            p = np.where(np.abs(step) < _NEAR, np.clip(p - step, low, high), p)
     return np.clip(t + s * p, 0, 1), p
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.checks import whole
-from fairway.constraints.resampling import draws, resampled, value_of
+from fairway.checks import short, whole
+from fairway.constraints.resampling import MOST_RESAMPLES, draws, resampled, value_of
 from fairway.constraints.rows import clusters_of, column, same_length
 from fairway.errors import UsageError
 from fairway.evidence.evidence import Cells, Evidence
@@ -40,7 +40,7 @@ class Resampled(Evidence):
         self, metric: Callable[..., float], *columns: Any, clusters: Any = None, seed: int = 0, resamples: int = 2000
     ) -> None:
         if not callable(metric):
-            raise UsageError(f"metric={metric!r}: a function of the columns is expected")
+            raise UsageError(f"metric={short(metric)}: a function of the columns is expected")
         given = [column(each, f"column {i}") for i, each in enumerate(columns, 1)]
         if not given or not len(given[0]):
             raise UsageError("columns is empty: at least one column with one row is expected")
@@ -48,7 +48,8 @@ class Resampled(Evidence):
         for i, each in enumerate(given, 1):
             same_length(f"column {i}", each, rows)
         whole(seed, "seed", least=0)
-        drawn = draws(rows, clusters_of(clusters, rows), seed=seed, resamples=whole(resamples, "resamples"))
+        number = whole(resamples, "resamples", most=MOST_RESAMPLES)
+        drawn = draws(rows, clusters_of(clusters, rows), seed=seed, resamples=number)
         self._keep(value_of(metric, given, {}), rows, seed, resampled(metric, given, {}, drawn))
 
     def _keep(self, value: float, rows: int, seed: int, values: NDArray[np.float64]) -> None:

@@ -26,7 +26,6 @@ from fairway.engine.trial import Trial
 from fairway.errors import StorageError, UsageError
 from fairway.parameters import Value
 from fairway.runners.rebuild import Again, rebuild
-from fairway.seeds import trial_seed
 from fairway.study import Study
 
 Measure: TypeAlias = Callable[[Any, int], float]
@@ -94,7 +93,7 @@ class Rounds:
     def begin(self, total: int | None, *, since: int | None = None) -> None:
         """Fix the number of rounds; training starts now, or started at a time by the trial's clock."""
         driver = self.driver
-        if driver.last_step or driver.status != "running":
+        if driver.has_reported or driver.status != "running":
             raise UsageError(
                 f"trial {driver.number} has reported a training already: one training per trial "
                 f"({self._library.name}'s cv trains several folds at once)"
@@ -209,7 +208,7 @@ def best_model(
     if saved_in is not None and best is not None:
         if not Path(saved_in).is_dir():
             raise UsageError(f"saved_in={str(saved_in)!r}: there is no such folder")
-        seed, value = trial_seed(study.seed, best.number), best.metrics[study.problem.objective.metric]
+        seed, value = study.owner.seed_of(best.number), best.metrics[study.problem.objective.metric]
         path = Path(saved_in) / library.file_name(best.number, seed, best.params, best.step, value)
         if path.is_file():
             try:
@@ -219,7 +218,7 @@ def best_model(
                 warnings.warn(f"{path} cannot be read ({why}): the model is trained again", stacklevel=3)
     if best is None:
         return study.rebuild(train)  # which says that there is none
-    return rebuild(best, trial_seed(study.seed, best.number), study.problem, train)
+    return rebuild(best, study.owner.seed_of(best.number), study.problem, train)
 
 
 def _folder(path: str | os.PathLike[str]) -> Path:

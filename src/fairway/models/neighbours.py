@@ -13,23 +13,34 @@ from fairway.space import Space
 MOST_LEVELS = 48
 """A discrete parameter with more levels is treated as a real one."""
 
+MOST_COORDINATES = 2**18
+"""Of all points that `each_level` returns: 10,000 points in 26 dimensions, or 170 in 1,500."""
+
 Array = NDArray[np.float64]
 
 
-def each_level(space: Space, x: Array) -> Array:
-    """Every point with each discrete parameter set to each of its levels in turn, its own included."""
-    changed = [np.zeros((0, len(space)))]
-    for j, parameter in enumerate(space.values()):
-        if parameter.size <= MOST_LEVELS:
-            edges = parameter.edges()
-            levels = (edges[:-1] + edges[1:]) / 2
-            changed.append(_with(np.nan_to_num(x, nan=0.5), j, np.tile(levels, (len(x), 1))))
+def each_level(space: Space, x: Array, rng: np.random.Generator) -> Array:
+    """Every point with each discrete parameter set to each of its levels in turn, its own included.
+
+    If these are too many coordinates in all, of random parameters only.
+    """
+    changed, filled = [np.zeros((0, len(space)))], np.nan_to_num(x, nan=0.5)
+    parameters = [*space.values()]
+    discrete = np.array([j for j, parameter in enumerate(parameters) if parameter.size <= MOST_LEVELS], np.intp)
+    most = MOST_COORDINATES // (len(space) * max(len(x), 1))  # changes of each point
+    if sum(int(parameters[j].size) for j in discrete) > most:
+        drawn = rng.permutation(discrete)
+        discrete = drawn[np.cumsum([int(parameters[j].size) for j in drawn]) <= most]
+    for j in discrete.tolist():
+        edges = parameters[j].edges()
+        levels = (edges[:-1] + edges[1:]) / 2
+        changed.append(_with(filled, j, np.tile(levels, (len(x), 1))))
     return np.concatenate(changed)
 
 
 def neighbours(space: Space, x: Array, rng: np.random.Generator) -> Array:
     """Every point with one parameter changed: a discrete one to each level, a real one to random and to near values."""
-    changed = [each_level(space, x)]
+    changed = [each_level(space, x, rng)]
     filled = np.nan_to_num(x, nan=0.5)
     for j, parameter in enumerate(space.values()):
         if parameter.size > MOST_LEVELS:

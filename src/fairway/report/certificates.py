@@ -49,11 +49,14 @@ def badge(view: View) -> Badge | None:
     'within the limit on the judging rows; not yet certified'
     """
     certificate = view.certificate
-    if certificate is not None:
+    if certificate is not None and view.is_certificate_current:
         return _badge(certificate)
-    if view.best_number is None or not view.problem.constraints:
+    if view.best_number is None or not view.problem.limits:
         return None
-    return Badge("open", f"within {limits(view.problem)} on the judging rows; not yet certified")
+    words = f"within {limits(view.problem)} on the judging rows; not yet certified"
+    if certificate is not None:
+        words += ": the certificate below is from before a better model was found, or limits were changed"
+    return Badge("open", words)
 
 
 @lru_cache(maxsize=16)  # a sentence may take a second: it says how many rows would have done
@@ -69,7 +72,7 @@ def attempts(problem: Problem, certificate: Certificate) -> Table:
     """Every candidate that was tested, in the order of the tests."""
     of_limits = [
         heading
-        for name in (named(each.metric) for each in problem.constraints)
+        for name in (named(each.metric) for each in problem.limits)
         for heading in (f"{name}, judging rows", f"{name}, fresh rows", "rows", "p")
     ]
     headings = ("trial", "step", "result", f"{named(problem.objective.metric)}, judging rows", *of_limits)

@@ -7,24 +7,25 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairway.errors import MissingDependency, UsageError
-from fairway.report import interactive, still, templates
-from fairway.report.marks import Axis, Bars, Limit, Line, Panel, Points, Words, grid
+from fairway.report import files, interactive, still, templates
+from fairway.report.marks import Area, Axis, Bars, Limit, Line, Panel, Points, Tiles, Words, grid
 from fairway.text import counted, shown
 
-__all__ = ["Axis", "Bars", "Chart", "Limit", "Line", "Panel", "Points", "Words"]
+__all__ = ["Area", "Axis", "Bars", "Chart", "Limit", "Line", "Panel", "Points", "Tiles", "Words"]
 
 
 @dataclass(frozen=True, eq=False)
 class Chart:
     """A picture: `fairway.report.plots` makes them, a notebook shows them.
 
-    `name` is a slug, `caption` a sentence that says what one sees; `height` is in pixels.
+    `name` is a slug, `caption` a sentence that says what one sees; `height` is in pixels. `moves` is what a page needs
+    to move the limits in it, as JSON.
 
     >>> from fairway.report.chart import Axis, Chart, Line, Panel
     >>> line = Line([1, 2, 3], [0.9, float("nan"), 0.8], name="loss")
@@ -40,6 +41,7 @@ class Chart:
     caption: str
     panels: Sequence[Panel]
     height: int | None = None
+    moves: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
         return f"Chart({self.name!r}, {counted(len(self.panels), 'panel')})"
@@ -72,9 +74,9 @@ class Chart:
         if kind == ".html":
             raw = {"plotly": templates.plotly(), "figure": templates.script(self.plotly())}
             text = templates.fill("chart.html", raw=raw, title=shown(self.title), caption=shown(self.caption, 600))
-            path.write_text(text, encoding="utf-8")
+            files.write(path, text.encode())
         elif kind in (".png", ".svg", ".pdf"):
-            path.write_bytes(still.draw(self.panels, self._pixels, self.title, kind[1:]))
+            files.write(path, still.draw(self.panels, self._pixels, self.title, kind[1:]))
         else:
             raise UsageError(f"{str(path)!r}: a name that ends in .html, .png, .svg or .pdf is expected")
 

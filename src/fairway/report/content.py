@@ -11,20 +11,21 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from fairway.engine.ledger import Course
+from fairway.engine.course import Course
+from fairway.engine.limits import differences
 from fairway.parameters import Choice, Float, Int, Parameter
 from fairway.report.certificates import badge, section
 from fairway.report.chart import Chart
 from fairway.report.summary import summarize
 from fairway.report.view import STRATA, View
-from fairway.text import counted, goal, measured, number, plus_minus, shown
+from fairway.text import counted, goal, measured, moment, number, plus_minus, shown
 
 STATUSES = ("running", "completed", "stopped", "failed")
 """By the numbers in a row."""
 
 _EXACT = 2**53  # beyond it, JavaScript rounds whole numbers
 _SIMULATED = 1e9  # virtual time begins at 0, and this is 2001
-_CELL, _TEXT = 120, 300  # letters, at most
+_CELL, _TEXT = 120, 300  # characters, at most
 _NOTED = 50  # trials whose later notes are listed
 
 
@@ -52,11 +53,11 @@ def _columns(view: View) -> list[_Column]:
         *limits,
         _Column("best step", "count", lambda _, course: course.checkpoint and course.checkpoint.step),
         _Column("steps", "count", lambda _, course: course.steps or None),
-        *(_Column(name, "param", partial(_param, name)) for name in view.space),
+        *(_Column(name, "param", partial(_param, name)) for name in view.space.names),
         _Column("checks paid", "count", lambda _, course: course.checks or None),
         _Column("training (s)", "number", lambda _, course: _cell(course.train_ns / 1e9) or None),
         _Column("checks (s)", "number", lambda _, course: _cell(course.check_ns / 1e9) or None),
-        _Column("reason", "text", lambda _, course: shown(course.reason, _TEXT) or None),
+        _Column("reason", "text", lambda _, course: _why(course) or None),
         _Column("notes", "text", lambda _, course: shown(_notes(course), _TEXT) or None),
     ]
     return [column._replace(label=shown(column.label, _CELL)) for column in columns]
@@ -108,10 +109,21 @@ def study(view: View) -> dict[str, Any]:
         if certificate is None
         else {
             **section(view.problem, certificate),
-            "configuration": configuration(view, certificate.number) if certificate.certified else None,
+            "configuration": configuration(view, certificate.number)
+            if certificate.certified and view.is_certificate_current
+            else None,
         },
+        "changes": changes(view),
         "later": later(view),
     }
+
+
+def changes(view: View) -> list[list[str]]:
+    """When limits changed, and what."""
+    ledger = view.ledger
+    said = [", ".join(differences(ledger.limits(i), ledger.limits(i + 1))) for i in range(len(ledger.changes))]
+    whens = zip(said, ledger.changed_after, ledger.changes, strict=True)
+    return [[f"after {counted(n, 'trial')}, {moment(event.at)}", shown(what, _TEXT)] for what, n, event in whens]
 
 
 def later(view: View) -> list[list[str]]:
@@ -135,31 +147,32 @@ def _said(note: Any) -> str:
 
 def line(view: View) -> dict[str, Any]:
     """What the list of studies shows of one."""
-    times, best = [_moment(at) for course in view.courses for at in (course.began, course.ended)], view.best
-    certificate = view.certificate
-    certified = "" if certificate is None or not certificate.certified else f"trial {certificate.number:,} is certified"
+    best, certificate = view.best, view.certificate
+    is_certified = certificate is not None and certificate.certified and view.is_certificate_current
+    certified = f"trial {certificate.number:,} is certified" if certificate is not None and is_certified else ""
     found = "" if best is None else measured(best.metrics.keys(), best.metrics.values(), best.errors)
     return {
         "goal": goal(view.problem),
         "trials": len(view.courses),
         "best": "; ".join(filter(None, (found, certified))),
-        "updated": max(filter(None, times), default=None),
+        "updated": _moment(view.ledger.last_at),
     }
 
 
 def configuration(view: View, number: int) -> dict[str, Any]:
     """The parameters of one trial, with their ranges and where in these they lie, from 0 to 1."""
     course = view.courses[number]
+    x = view.space.encode(course.params) if course.params else [math.nan] * len(view.space)  # a repair left it out
     parameters = [
         {
-            "name": shown(name, _CELL),
-            "value": shown(_cell(course.params[name]), _TEXT),
-            "exact": shown(course.params[name], _TEXT),
+            "name": shown(view.space.name_of(key), _CELL),
+            "value": shown(_cell(course.params[view.space.name_of(key)]), _TEXT),
+            "exact": shown(course.params[view.space.name_of(key)], _TEXT),
             "range": shown(_range(parameter), _CELL),
-            "at": _cell(float(course.x[i])) if not isinstance(parameter, Choice) else None,
+            "at": _cell(float(x[i])) if not isinstance(parameter, Choice) else None,
         }
-        for i, (name, parameter) in enumerate(view.space.items())
-        if name in course.params
+        for i, (key, parameter) in enumerate(view.space.items())
+        if not math.isnan(x[i])
     ]
     return {"number": number, "parameters": parameters, "json": json.dumps(dict(course.params), indent=1)}
 
@@ -171,7 +184,7 @@ def trial(view: View, number: int) -> dict[str, Any]:
     if course.checkpoint is not None and course.checkpoint.errors:
         triples = zip(view.problem.constraints, course.checkpoint.values, course.checkpoint.errors, strict=True)
         exact = {
-            shown(one.metric, _CELL): plus_minus(value, error, one.threshold)
+            shown(one.metric, _CELL): plus_minus(value, error, one.threshold if one.has_limit else value)
             for one, value, error in triples
             if value is not None and error is not None
         }
@@ -180,6 +193,7 @@ def trial(view: View, number: int) -> dict[str, Any]:
     facts = [
         ("status", course.status),
         ("reason", shown(course.reason, 4000)),
+        ("raised at", "\n".join(shown(line, 400) for line in course.traceback.splitlines()[:20])),
         ("constraints", None if stratum is None or not view.problem.constraints else STRATA[stratum]),
         *numbers,
         ("steps planned", course.total),
@@ -201,7 +215,13 @@ def trial(view: View, number: int) -> dict[str, Any]:
 def charts(drawn: Iterable[Chart]) -> list[dict[str, Any]]:
     """Pictures, as a page draws them."""
     return [
-        {"name": one.name, "title": shown(one.title), "caption": shown(one.caption, 1000), **one.plotly()}
+        {
+            "name": one.name,
+            "title": shown(one.title),
+            "caption": shown(one.caption, 1000),
+            "moves": one.moves,
+            **one.plotly(),
+        }
         for one in drawn
     ]
 
@@ -211,6 +231,12 @@ def algorithms(view: View) -> str:
     named = ((part, view.config.get(part)) for part in ("sampler", "stopper", "terminator"))
     kinds = ((part, kind.get("kind", "") if isinstance(kind, dict) else kind) for part, kind in named)
     return ", ".join([*(f"{part} {shown(kind, _CELL)}" for part, kind in kinds if kind), f"seed {view.identity.seed}"])
+
+
+def _why(course: Course) -> str:
+    """The reason of a trial's end, with the line of the user's code that raised."""
+    reason = shown(course.reason, _TEXT)
+    return f"{reason} ({shown(course.raised_at, _TEXT)})" if course.raised_at else reason
 
 
 def _cell(value: Any) -> Any:

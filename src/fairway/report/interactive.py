@@ -13,11 +13,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.report.marks import LOOK, NAME, TICK, Bars, Limit, Line, Panel, Placed, Points, Side, Words, grid, legend
+from fairway.report.marks import (
+    LOOK,
+    NAME,
+    PALEST,
+    STRONGEST,
+    TICK,
+    Area,
+    Bars,
+    Limit,
+    Line,
+    Panel,
+    Placed,
+    Points,
+    Side,
+    Tiles,
+    Words,
+    grid,
+    legend,
+)
 from fairway.text import shown
 
 _OUTLINED = {"cross": "x-thin", "ring": "circle-open", "square": "square-open", "triangle": "triangle-up-open"}
-_HOVER = 160  # letters of a line that pops up
+_HOVER = 160  # characters of a line that pops up
 _CLEAR = "rgba(0,0,0,0)"
 _DIGITS = 5  # of each number that are kept, and of the range on a linear axis
 _SMALL = 8  # whole numbers on an axis that all have a name
@@ -26,7 +44,7 @@ _LAYOUT: dict[str, Any] = {
     "autosize": True,
     "paper_bgcolor": _CLEAR,
     "plot_bgcolor": _CLEAR,
-    "modebar": {"bgcolor": _CLEAR, "color": "rgba(128,128,128,0.6)", "activecolor": LOOK["valid"].colour},
+    "modebar": {"bgcolor": _CLEAR, "color": "rgba(128,128,128,0.6)", "activecolor": LOOK["feasible"].colour},
     "hovermode": "closest",
     "hoverlabel": {"align": "left", "namelength": 0},
     "barmode": "overlay",
@@ -62,7 +80,7 @@ def draw(panels: Sequence[Panel], pixels: int, *, revision: str, title: str | No
     aside = 0.16 if any(any(panel.y.categories or ()) for panel in panels[1:]) else 0.07  # names take room
     width, depth = (1 - aside * (columns - 1)) / columns, (1 + _GAP / pixels) / rows - _GAP / pixels
     for k, panel in enumerate(panels):
-        number = k + 1 if k else ""
+        number = axis_number(k)
         row, column = divmod(k, columns)
         left, low = column * (width + aside), 1 - row * (depth + _GAP / pixels) - depth
         layout[f"xaxis{number}"] = _axis(panel, "x", left, left + width) | {"anchor": f"y{number}"}
@@ -70,6 +88,8 @@ def draw(panels: Sequence[Panel], pixels: int, *, revision: str, title: str | No
         for mark in panel.marks:
             if isinstance(mark, Limit):
                 layout["shapes"] += _limit(mark, panel, number)
+            elif isinstance(mark, Tiles):
+                data.append(_tiles(mark) | {"xaxis": f"x{number}", "yaxis": f"y{number}"})
             else:
                 trace = _trace(mark, panel, in_legend=explained.get(mark.name) is mark)
                 data.append(trace | {"xaxis": f"x{number}", "yaxis": f"y{number}"})
@@ -77,6 +97,11 @@ def draw(panels: Sequence[Panel], pixels: int, *, revision: str, title: str | No
             middle = {"xref": f"x{number} domain", "yref": f"y{number} domain", "x": 0.5, "y": 0.5, "showarrow": False}
             layout["annotations"].append({"text": escaped(panel.note), **middle})
     return {"data": data, "layout": layout}
+
+
+def axis_number(panel: int) -> int | str:
+    """What plotly adds to the names of a panel's axes: the first has none."""
+    return panel + 1 if panel else ""
 
 
 def escaped(text: object, most: int = _HOVER) -> str:
@@ -119,9 +144,26 @@ def _trace(mark: Placed, panel: Panel, *, in_legend: bool) -> dict[str, Any]:
         marker = {"color": colour, "opacity": mark.opacity}  # the trace's own would make its labels as pale
         trace |= {"type": "bar", "orientation": "h", "marker": marker, "opacity": 1.0}
         trace |= {"textposition": "outside", "textangle": 0}
+    elif isinstance(mark, Area):
+        trace |= {"mode": "lines", "fill": "toself", "fillcolor": colour, "line": {"width": 0}}
     else:
         trace |= {"mode": "text", "textposition": "top center", "textfont": {"size": 11}}
     return trace
+
+
+def _tiles(mark: Tiles) -> dict[str, Any]:
+    """A map, with its scale on the right."""
+    colours = [[0, _rgba(LOOK["feasible"].colour, PALEST)], [1, _rgba(LOOK["feasible"].colour, STRONGEST)]]
+    low, high = sorted((mark.worst, mark.best))
+    rows = [[None if np.isnan(value) else float(f"{value:.6g}") for value in row] for row in mark.values]
+    places = {"x": [float(f"{at:.6g}") for at in mark.x], "y": [float(f"{at:.6g}") for at in mark.y], "z": rows}
+    scale = {"colorscale": colours, "reversescale": mark.best < mark.worst, "zmin": low, "zmax": high}
+    bar = {"title": {"text": escaped(mark.name, NAME), "side": "top"}, "thickness": 10, "outlinewidth": 0}
+    return {"type": "heatmap", **places, **scale, "colorbar": bar, "hoverinfo": "x+y+z", "hoverongaps": False}
+
+
+def _rgba(colour: str, opacity: float) -> str:
+    return f"rgba({','.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))},{opacity})"
 
 
 def _limit(mark: Limit, panel: Panel, number: int | str) -> list[dict[str, Any]]:
@@ -137,7 +179,7 @@ def _limit(mark: Limit, panel: Panel, number: int | str) -> list[dict[str, Any]]
     shapes = [{"type": "line", **across, f"{along}0": value, f"{along}1": value, "line": line, "label": label}]
     allowed = panel.allowed(mark)
     if allowed is not None:
-        tint = {"fillcolor": LOOK["valid"].colour, "opacity": 0.07, "line": {"width": 0}, "layer": "below"}
+        tint = {"fillcolor": LOOK["feasible"].colour, "opacity": 0.07, "line": {"width": 0}, "layer": "below"}
         shapes.append({"type": "rect", **across, f"{along}0": value, f"{along}1": float(allowed[1]), **tint})
     return shapes
 

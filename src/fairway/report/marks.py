@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fairway.errors import UsageError
 
-Role: TypeAlias = Literal["valid", "invalid", "not evaluated", "best", "limit", "failed", "plain", "other"]
+Role: TypeAlias = Literal["feasible", "infeasible", "not evaluated", "best", "limit", "failed", "plain", "other"]
 """What a mark stands for."""
 Symbol: TypeAlias = Literal["circle", "cross", "ring", "star", "square", "triangle"]
 Dash: TypeAlias = Literal["solid", "dash", "dot"]
@@ -32,8 +32,8 @@ class Look(NamedTuple):
 
 
 LOOK: dict[Role, Look] = {
-    "valid": Look("#0d7fc2", "circle", "solid"),
-    "invalid": Look("#d55e00", "cross", "dash"),
+    "feasible": Look("#0d7fc2", "circle", "solid"),
+    "infeasible": Look("#d55e00", "cross", "dash"),
     "not evaluated": Look("#858585", "ring", "dot"),
     "best": Look("#009e73", "star", "solid"),
     "limit": Look("#c2408c", "square", "dash"),
@@ -41,7 +41,8 @@ LOOK: dict[Role, Look] = {
     "plain": Look("#0d7fc2", "circle", "solid"),
     "other": Look("#8a6fc7", "square", "dash"),
 }
-NAME, TICK = 60, 24  # letters, at most, of a title or a name, and of a tick
+NAME, TICK = 60, 24  # characters, at most, of a title or a name, and of a tick
+PALEST, STRONGEST = 0.06, 0.9  # colours of a map
 _FAR = 0.7  # of an axis
 _FEW_DECADES = 1.5  # a log axis that spans fewer has names between the powers of ten
 
@@ -117,6 +118,26 @@ class Words(Placed):
     """Labels, written above their places."""
 
 
+class Area(Placed):
+    """A tinted area with its corners at these places."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tiles:
+    """A map: a value (l, k) for each tile, NaN for none; the places of the middles are x (k,) and y (l,).
+
+    The stronger the colour, the nearer the value is to `best`; beyond `worst` it is the palest. `name` is the title
+    of the scale.
+    """
+
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    values: NDArray[np.float64]
+    worst: float
+    best: float
+    name: str = ""
+
+
 @dataclass(frozen=True)
 class Limit:
     """A reference line across a panel at a value of one axis; the allowed side is tinted where the axis has a span."""
@@ -127,7 +148,7 @@ class Limit:
     allowed: Literal["below", "above"] | None = None
 
 
-Mark: TypeAlias = Placed | Limit
+Mark: TypeAlias = Placed | Limit | Tiles
 
 
 @dataclass(frozen=True, eq=False)

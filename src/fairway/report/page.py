@@ -14,7 +14,7 @@ from typing import Any
 
 import fairway as fw
 from fairway.errors import UsageError
-from fairway.report import content, templates
+from fairway.report import content, files, pdf, templates
 from fairway.report.plots import drawn
 from fairway.report.view import View
 
@@ -25,7 +25,9 @@ _POLICY = (
 
 
 def write(view: View, path: str | Path) -> int:
-    """Write the report of a study to a file; returns its size in bytes.
+    """Write the report of a study to a file, by its ending: .html, or .pdf; returns its size in bytes.
+
+    A PDF is printed by Chromium or Chrome, if one is on this machine.
 
     >>> import tempfile
     >>> import fairway as fw
@@ -37,13 +39,11 @@ def write(view: View, path: str | Path) -> int:
     ...     page.write(View(study), f"{folder}/report.html") > 1_000_000
     True
     """
-    path = Path(path)
-    text = document(view).encode()
-    try:
-        path.write_bytes(text)
-    except OSError as error:
-        raise UsageError(f"{str(path)!r} could not be written: {error.strerror or error}") from error
-    return len(text)
+    kind = Path(path).suffix.lower()
+    if kind not in (".html", ".htm", ".pdf"):
+        raise UsageError(f"{str(path)!r}: a name that ends in .html or .pdf is expected")
+    text = document(view)
+    return files.write(path, pdf.printed(text) if kind == ".pdf" else text.encode())
 
 
 def document(view: View) -> str:
@@ -58,7 +58,7 @@ def document(view: View) -> str:
     """
     study = content.study(view)
     rows = content.rows(view, range(len(view.courses)))
-    scripts = [templates.asset("page.js"), templates.plotly()]
+    scripts = [templates.asset("explore.js"), templates.asset("page.js"), templates.plotly()]
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in scripts)
     return templates.page(
         "report",

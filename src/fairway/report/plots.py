@@ -8,7 +8,7 @@
 >>> chart.title
 'Best loss so far'
 >>> [chart.name for chart in plots.drawn(study)]
-['best', 'limits', 'spending', 'slices', 'parallel', 'importance']
+['best', 'limits', 'trade_off', 'spending', 'slices', 'parallel', 'importance']
 
 `chart.save("best.html")` writes a file in which one can zoom and point; .png, .svg and .pdf are for papers.
 """
@@ -24,11 +24,34 @@ from fairway.report.charts.curves import curves
 from fairway.report.charts.decisions import intervals, regret, spending
 from fairway.report.charts.found import best, limits
 from fairway.report.charts.parameters import importance, parallel, slices
+from fairway.report.charts.trade_off import trade_off
 from fairway.report.view import View
 from fairway.study import Study
 
-__all__ = ["best", "curves", "drawn", "importance", "intervals", "limits", "parallel", "regret", "slices", "spending"]
-_QUICK: tuple[Callable[[View], Chart], ...] = (best, limits, curves, spending, regret, intervals, slices, parallel)
+__all__ = [
+    "best",
+    "curves",
+    "drawn",
+    "importance",
+    "intervals",
+    "limits",
+    "parallel",
+    "regret",
+    "slices",
+    "spending",
+    "trade_off",
+]
+_QUICK: tuple[Callable[[View], Chart], ...] = (
+    best,
+    limits,
+    trade_off,
+    curves,
+    spending,
+    regret,
+    intervals,
+    slices,
+    parallel,
+)
 
 
 def drawn(study: Study | View, *, quick: bool = False, slow: bool = False) -> list[Chart]:

@@ -11,7 +11,25 @@ from typing import Any
 import numpy as np
 
 from fairway.errors import MissingDependency
-from fairway.report.marks import LOOK, NAME, TICK, Bars, Limit, Line, Panel, Placed, Points, Side, Words, grid, legend
+from fairway.report.marks import (
+    LOOK,
+    NAME,
+    PALEST,
+    STRONGEST,
+    TICK,
+    Area,
+    Bars,
+    Limit,
+    Line,
+    Panel,
+    Placed,
+    Points,
+    Side,
+    Tiles,
+    Words,
+    grid,
+    legend,
+)
 from fairway.text import shown
 
 _DASH: dict[str, Any] = {"solid": "-", "dash": (0, (5, 2.5)), "dot": (0, (1, 1.6))}
@@ -37,7 +55,7 @@ def draw(panels: Sequence[Panel], pixels: int, title: str, kind: str) -> bytes:
         raise MissingDependency(f"a .{kind} file needs matplotlib: pip install 'fairway[report]'") from None
     (rows, columns), explained, written = grid(len(panels)), legend(panels), io.BytesIO()
     with _ONE_AT_A_TIME, rc_context(_STYLE), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # letters that no font here has are drawn as boxes
+        warnings.simplefilter("ignore")  # characters that no font here has are drawn as boxes
         figure = Figure(figsize=(7.2 if columns == 1 else 9.6, pixels / _PIXELS + 0.5), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -63,6 +81,8 @@ def _panel(place: Any, panel: Panel, explained: dict[str, Placed]) -> None:
     for mark in panel.marks:
         if isinstance(mark, Limit):
             _limit(place, mark, panel)
+        elif isinstance(mark, Tiles):
+            _tiles(place, mark)
         else:
             name = shown(mark.name, NAME) if explained.get(mark.name) is mark else "_"
             _mark(place, mark, panel, {"color": LOOK[mark.role].colour, "alpha": mark.opacity, "label": name})
@@ -91,6 +111,8 @@ def _mark(place: Any, mark: Placed, panel: Panel, style: dict[str, Any]) -> None
             place.errorbar(x, y, fmt="none", **bar)
     elif isinstance(mark, Bars):
         place.barh(y, x, height=0.65, **style)
+    elif isinstance(mark, Area):
+        place.fill(x, y, linewidth=0, **style)
     most, after = NAME, {"xytext": (4, 0), "va": "center", "fontsize": 8, "color": _TEXT}
     if isinstance(mark, Words):
         most, after = TICK, {"xytext": (0, 3), "ha": "center", "fontsize": 7.5, "color": _TEXT}
@@ -98,12 +120,27 @@ def _mark(place: Any, mark: Placed, panel: Panel, style: dict[str, Any]) -> None
         place.annotate(shown(label, most), where, **after, **_BESIDE)
 
 
+def _tiles(place: Any, mark: Tiles) -> None:
+    """A map, with its scale on the right."""
+    from matplotlib.colors import LinearSegmentedColormap, to_rgba  # noqa: PLC0415 - `draw` has checked that it is there
+
+    ends = [to_rgba(LOOK["feasible"].colour, opacity) for opacity in (PALEST, STRONGEST)]
+    low, high = sorted((mark.worst, mark.best))
+    colours = LinearSegmentedColormap.from_list("", ends if mark.worst <= mark.best else ends[::-1])
+    values, worse = np.ma.masked_invalid(mark.values), "min" if mark.worst <= mark.best else "max"
+    image = place.pcolormesh(mark.x, mark.y, values, shading="nearest", cmap=colours, vmin=low, vmax=high)
+    scale = place.figure.colorbar(image, ax=place, extend=worse, aspect=30, pad=0.03)
+    scale.outline.set_visible(False)
+    scale.ax.tick_params(labelsize=8, color=_RULE, labelcolor=_TEXT)
+    scale.ax.set_title(shown(mark.name, TICK), fontsize=8, color=_TEXT)
+
+
 def _limit(place: Any, mark: Limit, panel: Panel) -> None:
     look, allowed = LOOK["limit"], panel.allowed(mark)
     line, tint = (place.axvline, place.axvspan) if mark.along == "x" else (place.axhline, place.axhspan)
     line(mark.value, color=look.colour, linewidth=1.3, linestyle=_DASH[look.dash])
     if allowed is not None:
-        tint(*sorted(allowed), color=LOOK["valid"].colour, alpha=0.07, linewidth=0)
+        tint(*sorted(allowed), color=LOOK["feasible"].colour, alpha=0.07, linewidth=0)
     aside: dict[str, Any] = {"xytext": (-4, -4), "ha": "right"} if panel.is_far(mark) else {"xytext": (4, -4)}
     where: dict[str, Any] = {"xy": (mark.value, 1.0), "xycoords": ("data", "axes fraction"), "va": "top", **aside}
     if mark.along == "y":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
 from fairway import feasibility
+from fairway.engine.obstacles import obstacles
 from fairway.feasibility import Checkpoint
 from fairway.problem import Constraint
-from fairway.report.view import STRATA, View
+from fairway.report.view import View
 from fairway.text import (
     counted,
     distance,
@@ -27,7 +29,7 @@ from fairway.text import (
 State: TypeAlias = Literal["running", "ended", "idle"]
 """Somebody works on it; its last run ended; nobody works on it, and nothing says why."""
 
-_LONG = 600  # letters of a reason
+_LONG = 600  # characters of a reason
 
 
 class Fact(NamedTuple):
@@ -67,6 +69,25 @@ def summarize(view: View) -> Summary:
     return _Teller(view).tell()
 
 
+def answer(view: View) -> list[str]:
+    """What a study found, and why it found nothing within its limits if so: the beginning of its summary."""
+    return _Teller(view).answer()
+
+
+def to_ship(view: View) -> str:
+    """Which model is certified, where it is not the best on the judging rows; else nothing."""
+    found, best = view.certificate, view.ledger.best
+    if found is None or best is None or not found.certified or not view.is_certificate_current:
+        return ""
+    number, step = best[0], best[1].step
+    if (found.number, found.step) == (number, step):
+        return ""
+    failed = any(one.candidate[:2] == (number, step) for one in found.tested)
+    why = "failed its test on fresh rows" if failed else "was not tested on fresh rows"
+    certified = f"trial {found.number:,} at step {found.step:,}"
+    return f"Trial {number:,} at step {step:,} {why}: the certified model is {certified}."
+
+
 def state(view: View) -> State:
     """Whether somebody works on a study."""
     if view.ended is not None:
@@ -79,29 +100,40 @@ class _Teller:
     """The sentences about one view, as it is now."""
 
     def __init__(self, view: View) -> None:
-        self.view, self.problem, self.constraints = view, view.problem, view.problem.constraints
+        self.view, self.problem, self.constraints = view, view.problem, view.problem.limits
         self.the_limits = limits(view.problem)
         self.objective = named(self.problem.objective.metric)
         self.state, self.counts, self.trials = state(view), view.counts, len(view.courses)
-        self.measured = {k: course.checkpoint for k, course in enumerate(view.courses) if course.checkpoint is not None}
-        self.broken = [k for k in self.measured if STRATA[view.stratum(k) or 0] == "invalid"]
         self.best = view.best_number
-        self.subject = self._first(self.broken) if self.best is None else self.best
-        sums = ("checks", "saved", "train_ns", "check_ns")
-        self.paid, saved, train_ns, check_ns = (sum(getattr(one, name) for one in view.courses) for name in sums)
+        self.subject = feasibility.nearest(self.problem, self.measured) if self.best is None else self.best
+        self.paid, saved, train_ns, check_ns = view.ledger.spent()
         self.training, self.checks = train_ns / 1e9, check_ns / 1e9
-        self.possible = self.paid + saved if self.constraints else 0
+        self.possible = self.paid + saved if self.problem.constraints else 0
         words = {"stopped": "stopped early"}
         self.tally = ", ".join(f"{n:,} {words.get(status, status)}" for status, n in self.counts.items() if n)
         self.failure = shown(view.ledger.last_failure, _LONG).rstrip(".")
+
+    @cached_property
+    def measured(self) -> dict[int, Checkpoint]:
+        """What stands for each trial: looked at only while nothing feasible is known."""
+        return {k: course.checkpoint for k, course in enumerate(self.view.courses) if course.checkpoint is not None}
+
+    def _checkpoint(self, k: int) -> Checkpoint:
+        """What stands for a trial that measured something."""
+        checkpoint = self.view.courses[k].checkpoint
+        assert checkpoint is not None
+        return checkpoint
 
     def _first(self, numbers: Iterable[int]) -> int | None:
         """Of some trials, the one that comes first in the order of all."""
         return min(numbers, key=lambda k: feasibility.standing(self.problem, self.measured[k]), default=None)
 
     def tell(self) -> Summary:
-        headline, *sentences = filter(None, (*self._answer(), *self._costs(), self._end()))
+        headline, *sentences = filter(None, (*self.answer(), *self._costs(), self._end()))
         return Summary(headline, tuple(sentences), tuple(self._facts()), self.state, self.subject)
+
+    def answer(self) -> list[str]:
+        return [*filter(None, self._answer())]
 
     def _answer(self) -> Iterator[str]:
         if self.best is not None:
@@ -111,6 +143,7 @@ class _Teller:
                 else "The best model"
             )
             yield f"{best} is {self._found(self.best)}."
+            yield to_ship(self.view)
             yield from self._distances(self.best)
             yield self._without()
         elif not self.trials:
@@ -125,39 +158,40 @@ class _Teller:
             yield f"No model within {self.the_limits} was found{' yet' if self.state == 'running' else ''}."
             yield f"The closest is {self._found(self.subject)}."
             yield from self._distances(self.subject)
-            yield f"What helps: more trials, a wider space, or a looser limit: {self._worst()} violate it."
+            yield f"What stands in the way: {obstacles(self.problem, self.view.courses)[0]}."
             yield self._without()
         elif (unknown := self._first(self.measured)) is None:
             yield "Nothing was measured yet."
         else:
             why, advice = "some folds are missing", "run the folds that are missing"
             if not self.measured[unknown].provisional:
-                columns = zip(*(checkpoint.values for checkpoint in self.measured.values()), strict=True)
-                never = zip(self.constraints, columns, strict=True)
-                names = [named(one.metric) for one, values in never if set(values) == {None}]
-                why = f"{_were(names)} never checked" if names else "no trial was checked against all of them"
+                never = [each for each in obstacles(self.problem, self.view.courses) if not each.bounds]
+                names, offered = [named(each.constraint.metric) for each in never], any(each.offered for each in never)
+                why = "no trial was checked against all of them"
                 advice = "run trials to their end, or check at every step, with stopper=Pilot(interval=1)"
+                if names:
+                    why = f"{_were(names)} never {'checked' if offered else 'reported'}"
+                if names and not offered:
+                    advice = "report every metric that has a limit beside the objective, or drop the constraint"
             yield f"No model is known to be within {self.the_limits}: {why}."
             yield f"The best so far, ignoring {self.the_limits}, is {self._found(unknown)}."
             yield f"What helps: {advice}."
 
     def _found(self, k: int) -> str:
         """A trial and what it measured."""
-        checkpoint = self.measured[k]
+        checkpoint = self._checkpoint(k)
         found = f"{self._where(k, checkpoint)}: {self.objective} {number(checkpoint.objective)}"
         if checkpoint.of > 1:
             of = f" of {checkpoint.of}" if checkpoint.provisional else ""
             found += f" (the mean of {checkpoint.folds}{of} folds)"
-        known = [_beside(one, value, error) for one, value, error in self._values(checkpoint) if value is not None]
+        values = feasibility.each_value(self.problem, checkpoint)
+        known = [_beside(one, value, error) for one, value, error in values if value is not None]
         return ", ".join([found, *known])
 
-    def _values(self, checkpoint: Checkpoint) -> Iterator[tuple[Constraint, float | None, float | None]]:
-        """Each constraint, what was measured of it, and its error."""
-        errors = checkpoint.errors or (None,) * len(self.constraints)
-        return zip(self.constraints, checkpoint.values, errors, strict=True)
-
     def _distances(self, k: int) -> Iterator[str]:
-        for one, value, error in self._values(self.measured[k]):
+        for one, value, error in feasibility.each_value(self.problem, self._checkpoint(k)):
+            if not one.has_limit:
+                continue
             yield distance(one, value, error, None if value is None else feasibility.bound(one, value, error))
 
     def _where(self, k: int, checkpoint: Checkpoint) -> str:
@@ -170,24 +204,15 @@ class _Teller:
         if found is None or not self.constraints:
             return ""
         k, peak = found
-        if self.subject is not None and sign * peak.objective >= sign * self.measured[self.subject].objective:
+        if self.subject is not None and sign * peak.objective >= sign * self._checkpoint(self.subject).objective:
             return f"No trial did better without {self.the_limits}." if self.best is not None else ""
         text = f"Without {self.the_limits}, {self._where(k, peak)} reached {self.objective} {number(peak.objective)}"
-        known = list(self._values(peak))
+        known = list(feasibility.each_value(self.problem, peak))
         broken = [_beside(*one) for one in known if _is_broken(*one)]  # type: ignore[arg-type]
         names = [named(one.metric) for one, value, _ in known if value is None]
         if broken:
             return f"{text}, but {' and '.join(broken)}."
         return f"{text}, where {_were(names)} not checked." if names else f"{text}."
-
-    def _worst(self) -> str:
-        """How many trials violate the constraint that is violated most often."""
-        tallies = []
-        for i, one in enumerate(self.constraints):
-            known = [list(self._values(self.measured[k]))[i] for k in self.broken]
-            n, over = sum(value is not None for _, value, _ in known), sum(_is_broken(*each) for each in known)
-            tallies.append((over, f"{over:,} of the {counted(n, 'trial')} that measured {named(one.metric)}"))
-        return max(tallies, key=lambda tally: tally[0])[1]
 
     def _costs(self) -> Iterator[str]:
         if self.trials:
@@ -217,19 +242,20 @@ class _Teller:
 
     def _facts(self) -> Iterator[Fact]:
         if self.subject is not None:
-            checkpoint, note, role = self.measured[self.subject], "the closest", ""
+            checkpoint, note, role = self._checkpoint(self.subject), "the closest", ""
             if self.best is not None:
                 within = f"best within {self.the_limits} on the judging rows"
                 note, role = within if self.constraints else "best", "best"
             yield Fact(self.objective, number(checkpoint.objective), note, role)
-            yield from (_fact(*one) for one in self._values(checkpoint))
+            yield from (_fact(*one) for one in feasibility.each_value(self.problem, checkpoint))
         yield Fact("trials", f"{self.trials:,}", self.tally)
         if self.possible:
             yield Fact("checks paid", percent(self.paid / self.possible), f"{self.paid:,} of {self.possible:,}")
 
 
 def _beside(constraint: Constraint, value: float, error: float | None) -> str:
-    return f"{named(constraint.metric)} {plus_minus(value, error, constraint.threshold)}"
+    near = constraint.threshold if constraint.has_limit else value
+    return f"{named(constraint.metric)} {plus_minus(value, error, near)}"
 
 
 def _is_broken(constraint: Constraint, value: float | None, error: float | None) -> bool:
@@ -239,11 +265,13 @@ def _is_broken(constraint: Constraint, value: float | None, error: float | None)
 def _fact(constraint: Constraint, value: float | None, error: float | None) -> Fact:
     if value is None:
         return Fact(named(constraint.metric), "not measured", limit(constraint), "not evaluated")
+    if not constraint.has_limit:
+        return Fact(named(constraint.metric), number(value), limit(constraint))
     compared = feasibility.bound(constraint, value, error)
     over, note = constraint.sign * (compared - constraint.threshold), limit(constraint)
     if constraint.confidence is not None:
         note += f": bound {rounded(compared, error, constraint.threshold)}"
-    side, role = ("to spare", "valid") if over <= 0.0 else ("beyond", "invalid")
+    side, role = ("to spare", "feasible") if over <= 0.0 else ("beyond", "infeasible")
     note += f", {abs(over):.2g} {side} on the judging rows"
     value_ = rounded(value, error, constraint.threshold)
     return Fact(named(constraint.metric), value_, note, role, rounded_error(error))

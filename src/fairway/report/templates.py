@@ -61,8 +61,8 @@ def script(data: Any) -> str:
 def asset(name: str) -> str:
     """The text of a file in `assets`; the style sheet has the colours of the charts."""
     text = (resources.files("fairway.report") / "assets" / name).read_text(encoding="utf-8")
-    roles: dict[Role, str] = {"valid": "valid", "invalid": "invalid", "not evaluated": "unknown", "best": "best"}
-    return text.replace("/*INK*/", " ".join(f"--{short}: {LOOK[role].colour};" for role, short in roles.items()))
+    roles: tuple[Role, ...] = ("feasible", "infeasible", "not evaluated", "best")
+    return text.replace("/*INK*/", " ".join(f"--{role.replace(' ', '-')}: {LOOK[role].colour};" for role in roles))
 
 
 def plotly() -> str:

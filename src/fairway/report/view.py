@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,18 +17,23 @@ from numpy.typing import NDArray
 from fairway import feasibility
 from fairway.engine.certificate import Certificate, certificate
 from fairway.engine.certification import latest
-from fairway.engine.events import Judged, Opened, Reported, Status
+from fairway.engine.checkpoints import CheckpointReader, Checkpoints
+from fairway.engine.columns import fitted
+from fairway.engine.course import Course
+from fairway.engine.events import Event, Judged, LimitsChanged, Opened, Reported, Status, Told
 from fairway.engine.identity import Identity
-from fairway.engine.ledger import Course, Ledger
+from fairway.engine.ledger import Ledger
 from fairway.engine.log import Log
 from fairway.engine.record import TrialRecord
+from fairway.engine.snapshot import restore
+from fairway.engine.soundness import fitting
 from fairway.errors import StorageError, UsageError
 from fairway.problem import Problem
 from fairway.space import Space
 from fairway.storage.sql import Database
 from fairway.study import Study
 
-STRATA: tuple[Literal["not evaluated", "valid", "invalid"], ...] = ("not evaluated", "valid", "invalid")
+STRATA: tuple[Literal["not evaluated", "feasible", "infeasible"], ...] = ("not evaluated", "feasible", "infeasible")
 """What the constraints say of a checkpoint, by the numbers in `Curve.stratum` and `View.stratum`."""
 
 
@@ -75,18 +81,24 @@ class View:
         if not events or not isinstance(events[0], Opened):
             raise StorageError(f"the study {self.name!r} is empty: nobody has opened it yet")
         self.config: Mapping[str, Any] = events[0].config
-        self.identity = Identity.from_json(self.config)
-        self.space: Space = self.identity.space
-        self.problem: Problem = self.identity.problem
-        self._summaries = Ledger(self.space, self.problem, self.identity.seed or 0)
+        self._identity = Identity.from_json(self.config)
+        self.space: Space = self._identity.space
+        founding, seed = self._identity.problem, self._identity.seed or 0
+        self._summaries, self._at = restore(self.log, self.space, founding, seed)  # and where in the log that is
         self.ledger = self._summaries
+        self._from_snapshot = self._at > 0
         self._certificate: tuple[int, Certificate] | None = None  # the latest and its number; it never changes
+        self._checkpoints = CheckpointReader(self.log, self.problem)
         self.update()
 
     @classmethod
     def read(cls, url: str, name: str) -> View:
-        """A study in a database, which must be there."""
-        return cls(Database(url, reading=True).log(name, create=False), name)
+        """A study in a database, which must be there and whose file must be sound."""
+        database = Database(url, reading=True)
+        view = cls(database.log(name, create=False), name)
+        if not view.is_vouched_for:
+            database.access.check_file()
+        return view
 
     @classmethod
     def of(cls, study: Study | View) -> View:
@@ -100,16 +112,41 @@ class View:
     def update(self) -> bool:
         """Read what was written since; whether there was anything."""
         with self._lock:
-            events, position = self.log.summary(self.position)
+            events, position = self.log.summary(self._at)
             if position == self.position:
                 return False
-            for event in events:
-                self._summaries.replay(event)
+            self._at = position
+            if _is_judged_otherwise(self._summaries, events):
+                whole = self.log.read(0, position)
+                self._summaries = Ledger(self.space, self._identity.problem, self._identity.seed or 0)
+                self._summaries.extend(whole, lambda: whole)
+                self._summaries.forget_reports()
+            else:
+                self._summaries.extend(events, list)
             ledger = self._summaries.still()
             for batch in self.log.reports(ledger.running):
-                ledger.replay(batch)
+                with fitting(batch):
+                    ledger.replay(batch)
             self.ledger, self.position = ledger, position
             return True
+
+    @property
+    def problem(self) -> Problem:
+        """The objective, and the constraints that hold now."""
+        return self.ledger.problem
+
+    @property
+    def identity(self) -> Identity:
+        """What the study is, with the constraints that hold now."""
+        return replace(self._identity, problem=self.problem)
+
+    @property
+    def is_vouched_for(self) -> bool:
+        """Whether all of it comes from a snapshot, which was checked, and from the events after that, which were too.
+
+        Otherwise the indices of the database are trusted to name all rows.
+        """
+        return self._from_snapshot and not self.ledger.running
 
     def still(self) -> View:
         """A snapshot: this view may be updated while that one is drawn."""
@@ -153,9 +190,15 @@ class View:
             return None
         known = self._certificate
         if known is None or known[0] != over.sealed.certification:
-            known = over.sealed.certification, certificate(self.problem, over, self.courses)
+            known = over.sealed.certification, certificate(self.ledger.certified_limits(over), over, self.courses)
             self._certificate = known
         return known[1]
+
+    @property
+    def is_certificate_current(self) -> bool:
+        """Whether the last certification speaks of the limits that hold now, and no better model was found since."""
+        over = latest(self.ledger.certifications)
+        return over is not None and self.ledger.is_current(over)
 
     @property
     def counts(self) -> dict[Status, int]:
@@ -177,15 +220,31 @@ class View:
         """Why the last run ended; None while the study runs, or if the run was cut off."""
         return self.ledger.ended
 
+    def checkpoints(self) -> Checkpoints:
+        """Every checkpoint, whatever its constraints; those of trials that ended are read once."""
+        return self._checkpoints.read(self.problem, self.courses, self.ledger.remeasured)
+
     def curves(self, numbers: Collection[int]) -> dict[int, Curve]:
         """What some trials reported, by number; those that reported nothing are left out."""
         unknown = [number for number in numbers if not 0 <= number < len(self.courses)]
         if unknown:
             raise UsageError(f"the study {self.name!r} has no trial {unknown[0]}; it has {len(self.courses)}")
-        batches: dict[int, list[Reported]] = {}
-        for batch in self.log.reports(numbers):
-            batches.setdefault(batch.number, []).append(batch)
-        return {number: _curve(self.problem, batches[number]) for number in sorted(batches)}
+        return read_curves(self.log, self.problem, numbers)
+
+
+def _is_judged_otherwise(ledger: Ledger, events: Sequence[Event]) -> bool:
+    """Whether the ends of trials are not by the limits that hold after these events, so that their reports matter."""
+    changes = len(ledger.changes) + sum(isinstance(event, LimitsChanged) for event in events)
+    known = changes == len(ledger.changes)
+    return not known or any(isinstance(event, Told) and event.limits < changes for event in events)
+
+
+def read_curves(log: Log, problem: Problem, numbers: Collection[int]) -> dict[int, Curve]:
+    """What some trials reported, by number; those that reported nothing are left out."""
+    batches: dict[int, list[Reported]] = {}
+    for batch in log.reports(numbers):
+        batches.setdefault(batch.number, []).append(fitted(batch, problem))
+    return {number: _curve(problem, batches[number]) for number in sorted(batches)}
 
 
 def _curve(problem: Problem, batches: Sequence[Reported]) -> Curve:

@@ -6,7 +6,7 @@ made. So a certification that was cut off resumes where it was, and `verify` can
 
 from __future__ import annotations
 
-import sys
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fairway import checks, hashing
-from fairway.checks import whole
+from fairway.checks import flag, whole
 from fairway.engine.certificate import Certificate, certificate
 from fairway.engine.certification import (
     Candidate,
@@ -26,6 +26,7 @@ from fairway.engine.certification import (
     promising,
     safety,
 )
+from fairway.engine.columns import stretched
 from fairway.engine.events import Event, Sealed, Surveyed, Tested
 from fairway.engine.ledger import Ledger
 from fairway.engine.owner import Owner
@@ -36,8 +37,8 @@ from fairway.evidence import Decisions, Evidence
 from fairway.feasibility import Checkpoint
 from fairway.fresh import FreshRows
 from fairway.runners.models import Training
+from fairway.runners.progress import say
 from fairway.runners.survey import plan_survey
-from fairway.seeds import trial_seed
 
 Evaluate = Callable[[Any], Evidence | Mapping[str, Evidence]]
 
@@ -56,7 +57,7 @@ class Certifier:
         at_most: int,
         rows: Any,
         uses: int,
-        progress: bool | None,
+        progress: bool,
     ) -> None:
         if not callable(evaluate):
             raise UsageError(f"evaluate={evaluate!r}: a function of a model, or fw.FreshRows(...), is expected")
@@ -70,7 +71,8 @@ class Certifier:
         if rows is None and isinstance(evaluate, FreshRows):
             rows = evaluate.rows
         self._hashes = None if rows is None else hashing.hashes(rows)
-        self._say = _printer(progress)
+        flag(progress, "progress")
+        self._say = say if progress else lambda line: None  # noqa: ARG005
         self._trained: dict[int, Training] = {}
         self.number = -1  # of the certification, once it is over
 
@@ -85,7 +87,7 @@ class Certifier:
     def run(self) -> Certificate:
         """Test candidates until one fails or none is left."""
         problem = self._owner.problem
-        if not problem.constraints:
+        if not problem.limits:
             raise UsageError("the study has no limit that could be certified: give it constraints")
         self._owner.journal.catch_up()
         front = promising(problem, self._owner.journal.read(0), level=self._level)
@@ -98,7 +100,7 @@ class Certifier:
         while not certification.is_over:
             place = len(certification.tests)
             held[place] = self._test(certification, place)
-        found = certificate(problem, certification, self._ledger.courses)
+        found = certificate(self._ledger.certified_limits(certification), certification, self._ledger.courses)
         if found.chosen not in held:  # it was tested before a restart, or by another process
             held[found.chosen] = self._model(certification.candidates[found.chosen])
         self.number = certification.sealed.certification
@@ -185,6 +187,7 @@ class Certifier:
             overlap=overlap,
             seen=len(events),
             at=self._owner.clock.at(),
+            best=self._ledger.best_place,
         )
         if not self._write(sealed):
             return None
@@ -198,14 +201,16 @@ class Certifier:
 
     def _survey(self, train: Callable[[Trial], Any]) -> None:
         """Train the most promising trials again, and measure their limits on the way, on the judging rows."""
-        plan = plan_survey(self._owner, self._level)
+        plan, problem = plan_survey(self._owner, self._level), self._owner.problem
         for i, (last, steps) in enumerate(plan):
             self._say(f"measuring trial {last.number} on the judging rows, {i + 1} of {len(plan)}")
-            seed = trial_seed(self._owner.seed, last.number)
-            training = Training(last, seed, self._owner.problem, train, steps)
+            seed = self._owner.seed_of(last.number)
+            training = Training(last, seed, problem, train, steps)
             self._trained[last.number] = training
             if training.rows:
                 step, objective, values, errors = map(list, zip(*training.rows, strict=True))
+                values = [stretched(each, problem, math.nan) for each in values]
+                errors = [stretched(each, problem, None) for each in errors]
                 self._write(Surveyed(last.number, step, objective, values, errors, cuts=training.cuts))
 
     def _model(self, candidate: Candidate) -> Any:
@@ -218,13 +223,13 @@ class Certifier:
         training = self._trained.get(candidate.number)
         model = None if training is None else training.at(candidate.step)
         if model is None and self._train is not None:
-            seed = trial_seed(self._owner.seed, candidate.number)
+            seed = self._owner.seed_of(candidate.number)
             model = Training(best, seed, problem, self._train, ()).model
         return model
 
     def _test(self, certification: Certification, place: int) -> Any:
         """Test one candidate and write down what the fresh rows say of it; returns the model."""
-        candidate, problem = certification.candidates[place], self._owner.problem
+        candidate, problem = certification.candidates[place], self._ledger.certified_limits(certification)
         which = f"trial {candidate.number}, step {candidate.step}"
         self._say(f"testing {which}: candidate {place + 1} of {len(certification.candidates)}")
         try:
@@ -239,10 +244,10 @@ class Certifier:
         except Exception as error:
             error.add_note(f"raised by evaluate for {which}: nothing was written for it; call certify again to resume")
             raise
-        evidence = _checked(said, [each.metric for each in problem.constraints])
+        evidence = _checked(said, [each.metric for each in problem.limits])
         self._check_groups(evidence)
         if place == 0:
-            for each in problem.constraints:
+            for each in problem.limits:
                 check_rows(evidence[each.metric], each, certification.level)
         decided = next((each.digest for each in evidence.values() if isinstance(each, Decisions)), None)
         kept = {name: one.to_json() for name, one in evidence.items()}
@@ -276,15 +281,3 @@ def _checked(said: Any, metrics: Sequence[str]) -> dict[str, Evidence]:
                 "fairway.evidence is expected"
             )
     return {name: said[name] for name in metrics}
-
-
-def _printer(wanted: bool | None) -> Callable[[str], None]:
-    """What prints a line of progress, by default only in a terminal."""
-    shown = wanted if wanted is not None else sys.stderr is not None and sys.stderr.isatty()
-
-    def say(line: str) -> None:
-        if shown and sys.stderr is not None:
-            sys.stderr.write(f"{line}\n")
-            sys.stderr.flush()
-
-    return say

@@ -17,9 +17,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from fairway.engine.durability import NEWS_SECONDS
-from fairway.engine.events import Reported
+from fairway.engine.events import Reported, Saved
 from fairway.engine.owner import Owner
-from fairway.runners.worker import Checking, Done, News, Reports
+from fairway.runners.worker import Checking, Done, News, Reports, Trouble
 
 
 class Line:
@@ -27,7 +27,7 @@ class Line:
 
     def __init__(self, connection: Connection, worker: int) -> None:
         self.worker = worker
-        self.inbox: queue.SimpleQueue[Checking | Done | BaseException | None] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[Checking | Trouble | Done | BaseException | None] = queue.SimpleQueue()
         self._connection = connection
         self._sending = threading.Lock()
         self._outgoing = select.poll()
@@ -47,6 +47,13 @@ class Line:
             while self._connection.poll():
                 messages.append(self._connection.recv())
         return messages
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether a message waits to be received."""
+        with contextlib.suppress(OSError):
+            return self._connection.poll()
+        return False
 
     @property
     def is_free(self) -> bool:
@@ -77,6 +84,12 @@ class Exchange:
         with self._lock:
             self._forget(line)
 
+    def catch_up(self, line: Line) -> None:
+        """Hear now what a worker has said so far, before its trial is ended by somebody else."""
+        with self._lock:
+            if line in self._lines and line.has_arrived:
+                self.hear([line])
+
     def _forget(self, line: Line) -> None:
         if line in self._lines:
             self._lines.discard(line)
@@ -103,8 +116,8 @@ class Exchange:
 
     def hear(self, lines: Sequence[Line]) -> None:
         """Write what lines report, then tell their hands which trials are done, or check something."""
-        reported: list[Reported] = []
-        said: list[tuple[Line, Checking | Done]] = []
+        reported: list[Reported | Saved] = []
+        said: list[tuple[Line, Checking | Trouble | Done | None]] = []
         for line in lines:
             try:
                 messages = line.receive()
@@ -115,17 +128,21 @@ class Exchange:
             for message in messages:
                 if isinstance(message, Reports):
                     reported += message.events
+                    if any(isinstance(event, Saved) for event in message.events):
+                        said.append((line, None))  # so that its hand looks which checkpoints are worth keeping
                 else:
                     said.append((line, message))
-        if reported:
-            self._journal.append(*reported)
-        for line, message in said:
-            line.inbox.put(message)
+        try:
+            if reported:
+                self._journal.post(*reported)
+        finally:  # a trial that is done is told, or kept, whatever becomes of the reports
+            for line, message in said:
+                line.inbox.put(message)
 
     def pass_on(self, lines: Iterable[Line]) -> None:
         """Send each worker what it has not seen."""
         roster = self._journal.roster
-        self._journal.follow()
+        self._journal.keep_up()
         for line in lines:
             if roster.has_news(line.worker) and line.is_free:
                 with self._journal.lock:

@@ -6,17 +6,18 @@ a grace. In this process nothing can be killed, so the run says what it waits fo
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from fairway.checks import positive
+from fairway.checks import positive, short
 from fairway.engine.driver import slow_check
-
-logger = logging.getLogger("fairway")
+from fairway.errors import UsageError
+from fairway.logs import logger
 
 GRACE_SECONDS = 5.0
 """For a trial that is past its time to report, before its worker is killed; or two of its steps, if that is longer."""
@@ -41,11 +42,22 @@ class Limits:
         clock: Callable[[], int],
         *,
         timeout: float | None,
+        until: str | datetime | None,
         trial_timeout: float | None,
         check_timeout: float | None,
     ) -> None:
         self._clock = clock
         self._timeout = _seconds(timeout, "timeout")
+        self.overtime = f"the timeout of {self._timeout:g} s has passed"
+        """The sentence for a run whose time has passed."""
+        if until is not None:
+            now = datetime.now()  # noqa: DTZ005 - the user's clock on the wall
+            end, left = moment(until, now), math.inf
+            with contextlib.suppress(OverflowError, ValueError):  # at the end of the calendar
+                left = end.timestamp() - now.timestamp()
+            if left < self._timeout:
+                said = f"{end:%H:%M}" if end.date() == now.date() else f"{end:%Y-%m-%d %H:%M}"
+                self._timeout, self.overtime = left, f"it is {said}, when the run was to end"
         self._trial_timeout = _seconds(trial_timeout, "trial_timeout")
         self._check_timeout = _seconds(check_timeout, "check_timeout")
         self._end = clock() + self._timeout * 1e9
@@ -61,9 +73,9 @@ class Limits:
         return self._clock() >= self._end
 
     @property
-    def overtime(self) -> str:
-        """The sentence for a run whose time has passed."""
-        return f"the timeout of {self._timeout:g} s has passed"
+    def left(self) -> float:
+        """The seconds that the run has left; infinite if it may take any time."""
+        return max((self._end - self._clock()) / 1e9, 0.0)
 
     def allow(self) -> Allowance:
         """What a trial may take that begins now."""
@@ -134,6 +146,32 @@ def speaking_up(waits: Callable[[], Sequence[str]]) -> Iterator[None]:
     finally:
         done.set()
         looking.join()
+
+
+def moment(until: str | datetime, now: datetime) -> datetime:
+    """The local time that `until` names: a time of day, of today or else of tomorrow, or a date with a time.
+
+    >>> from datetime import datetime
+    >>> now = datetime(2026, 3, 1, 17, 0)
+    >>> str(moment("18:30", now)), str(moment("09:15", now))
+    ('2026-03-01 18:30:00', '2026-03-02 09:15:00')
+    """
+    found = until if isinstance(until, datetime) else None
+    if isinstance(until, str):
+        for form in ("%H:%M", "%H:%M:%S"):
+            with contextlib.suppress(ValueError):
+                found = datetime.combine(now, datetime.strptime(until, form).time())  # noqa: DTZ007 - local
+                found += timedelta(days=found <= now)
+        with contextlib.suppress(ValueError):
+            found = found or datetime.fromisoformat(until)
+    if found is None:
+        raise UsageError(f"until={short(until)}: a time of day such as '18:30', or a datetime, is expected")
+    with contextlib.suppress(OverflowError, ValueError):
+        found = found if found.tzinfo is None else found.astimezone()
+    found = found.replace(tzinfo=None)
+    if found <= now:
+        raise UsageError(f"until={short(until)}: it is {now:%Y-%m-%d %H:%M} now, and a later time is expected")
+    return found
 
 
 def _seconds(given: float | None, name: str) -> float:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import copy
 import json
-import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from numbers import Integral
 from typing import Any, NamedTuple
 
-from fairway.engine.measurement import Given, Observation
+from fairway.engine.measurement import Observation
 from fairway.engine.record import Best
 from fairway.engine.trial import Trial
 from fairway.problem import Problem
@@ -68,29 +67,17 @@ class _Survey(Again):
     """Measures constraints at some steps, and keeps the checkpoints that come with those reports."""
 
     def __init__(self, last: Best, problem: Problem, steps: Collection[int]) -> None:
-        super().__init__(last, problem)
+        super().__init__(last, problem, steps=steps)
         self.rows: list[Row] = []
         self.checkpoints: dict[int, Any] = {}
-        self._steps = set(steps)
 
-    def measure(
-        self,
-        metrics: Mapping[str, Given] | None,
-        named: dict[str, Given] | None = None,
-        step: int | None = None,
-        checkpoint: Any = None,
-    ) -> Observation | None:
-        at = step if step is not None else self.step or self.last_step + 1
-        wanted = at in self._steps
-        self.referee.bar = math.inf if wanted else -math.inf
-        if wanted and checkpoint is not None:
-            self.checkpoints[at] = checkpoint
-        observation = super().measure(metrics, named, step, checkpoint)
-        if wanted and observation is not None and None not in observation.values:
+    def heard(self, observation: Observation | None, step: int, checkpoint: Any) -> None:
+        if checkpoint is not None:
+            self.checkpoints[step] = checkpoint
+        if observation is not None and None not in observation.values:
             errors = tuple(observation.errors) or (None,) * len(observation.values)
             values = tuple(value for value in observation.values if value is not None)
             self.rows.append(Row(observation.step, observation.objective, values, errors))
-        return observation
 
 
 def cut(model: Any, rounds: int) -> Any:

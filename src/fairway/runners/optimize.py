@@ -5,18 +5,23 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from fairway.checks import whole
+from fairway import crowd
+from fairway.checks import flag, short, whole
 from fairway.engine.interrupts import uninterrupted
 from fairway.engine.owner import Owner
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
-from fairway.runners.evaluate import describe, evaluate
+from fairway.runners.alone import measure_alone
+from fairway.runners.callbacks import Callback, calling, check_callbacks
+from fairway.runners.evaluate import describe, evaluate, traced
 from fairway.runners.limits import Watch, speaking_up
-from fairway.runners.progress import show
+from fairway.runners.progress import say, show
 from fairway.runners.run import Hand, Outcome, Run, write_down
+from fairway.text import counted, measured
 
 _MOMENT_SECONDS = 1.0  # to write down that trials were interrupted, after a second Ctrl-C
 
@@ -24,6 +29,7 @@ Backend: TypeAlias = Literal["process", "thread", "ray"]
 
 
 def run(
+    study: Any,
     owner: Owner,
     function: Callable[[Trial], Any],
     *,
@@ -31,26 +37,29 @@ def run(
     backend: Backend | None,
     resources: Mapping[str, float] | None,
     address: str | None,
-    progress: bool | None,
+    progress: bool,
+    callbacks: Sequence[Callback],
     **limits: Any,
 ) -> None:
-    """What `Study.optimize` does; `limits` are the arguments of `Run`."""
+    """What `Study.optimize` does; `limits` are the arguments of `Run`, and `study` is what callbacks are passed."""
     if not callable(function):
-        raise UsageError(f"optimize({function!r}): a function that takes a trial is expected")
+        raise UsageError(f"optimize({short(function)}): a function that takes a trial is expected")
     this = Run(owner, **limits)
+    flag(progress, "progress")
+    check_callbacks(callbacks)
     workers = whole(workers, "workers")
-    if backend not in (None, "process", "thread", "ray"):
-        raise UsageError(f"backend={backend!r}: 'process', 'thread' or 'ray' is expected")
+    if not isinstance(backend, str | None) or backend not in (None, "process", "thread", "ray"):
+        raise UsageError(f"backend={short(backend)}: 'process', 'thread' or 'ray' is expected")
     if backend != "ray" and (resources is not None or address is not None):
         raise UsageError("resources= and address= are for backend='ray'")
-    workers = workers if this.trials is None else min(workers, this.trials)
+    workers = workers if this.trials is None else min(workers, max(this.trials, 1))
     if backend == "thread" or backend is None and workers == 1:
         this.hands = [LocalHand(owner, this, function) for _ in range(workers)]
     else:
         from fairway.runners.exchange import Exchange  # noqa: PLC0415 - only for workers elsewhere
         from fairway.runners.remote import ProcessHand, pack  # noqa: PLC0415
 
-        packed, exchange = pack((function, this.catch)), Exchange(owner)
+        packed, exchange = pack((function, this.catch, workers)), Exchange(owner)
         if backend == "ray":
             from fairway.runners.ray import Cluster, RayHand  # noqa: PLC0415 - optional
 
@@ -59,18 +68,37 @@ def run(
         else:
             this.hands = [ProcessHand(owner, this, exchange, packed, workers) for _ in range(workers)]
     waiting = speaking_up(this.waits) if this.limits.are_set else contextlib.nullcontext()
-    with show(owner, this.trials, progress, waits=this.waits), waiting:
+    with calling(study, owner, callbacks) as herald:
+        this.on_trial_end = herald.trial_ended
         try:
-            if len(this.hands) == 1 and backend is None:
-                this.work(this.hands[0])
-            else:
-                _work_together(this)
-        except KeyboardInterrupt:
-            this.stop("interrupted")
-        except BaseException as error:
-            write_down(owner.end, describe(error))
+            with show(owner, this, progress), waiting, crowd.run_of(workers):
+                if len(this.hands) == 1 and backend is None:
+                    this.work(this.hands[0])
+                else:
+                    _work_together(this)
+            herald.reason = this.reason
+            measure_alone(owner, function, say if progress else None)
+            owner.end(this.reason)
+        except KeyboardInterrupt as interrupt:
+            this.interrupt()
+            herald.reason = "interrupted"
+            write_down(owner.end, herald.reason)
+            interrupt.add_note(_kept(owner))
             raise
-    owner.end(this.reason)
+        except BaseException as error:
+            herald.reason = describe(error)
+            write_down(owner.end, herald.reason)
+            raise
+
+
+def _kept(owner: Owner) -> str:
+    """What an interrupted run has found, for whoever sees its traceback."""
+    counts, best = owner.counts, owner.best
+    trials = counted(sum(counts.values()) - counts["running"], "trial")
+    found = "nothing is within the limits so far" if owner.problem.limits else "nothing was measured so far"
+    if best is not None:
+        found = f"the best is trial {best.number}: {measured(best.metrics.keys(), best.metrics.values(), best.errors)}"
+    return f"fairway: the study keeps {trials}, and {found}; call optimize again to continue"
 
 
 class LocalHand(Hand):
@@ -85,22 +113,24 @@ class LocalHand(Hand):
         owner, this, trial = self._owner, self._run, None
         try:
             with uninterrupted():
-                self._trial = trial = owner.ask()
+                self._trial = trial = owner.ask(total=this.total)
                 self._limit(trial)
                 if this.ending:  # that came while the trial was asked for
                     self.cut()
             status, reason = evaluate(self._function, trial)
-            if this.ending and status != "completed":
+            paused = bool(this.ending) and status != "completed"
+            if paused:
                 status, reason = "failed", this.ending
             with uninterrupted():
-                owner.close(trial, status, reason)
+                owner.close(trial, status, reason, paused=paused)
         except BaseException as error:
             if trial is None:
                 raise
-            why = "interrupted" if isinstance(error, KeyboardInterrupt) else this.ending or describe(error)
+            cut = "interrupted" if isinstance(error, KeyboardInterrupt) else this.ending
             with uninterrupted():
                 if trial.status == "running":
-                    write_down(owner.close, trial, "failed", why)
+                    close = partial(owner.close, paused=bool(cut))
+                    write_down(close, trial, "failed", cut or describe(error), "" if cut else traced(error))
             if this.ending:
                 return Outcome(trial.number, failed=True)
             return Outcome(trial.number, failed=True, error=error, caught=isinstance(error, this.catch))
@@ -131,7 +161,7 @@ class LocalHand(Hand):
     def abandon(self) -> None:
         """End the trial now; the function continues until its next report, which is refused."""
         if self._trial is not None and self._trial.status == "running":
-            write_down(self._owner.close, self._trial, "failed", self._run.ending)
+            write_down(partial(self._owner.close, paused=True), self._trial, "failed", self._run.ending)
 
     def close(self) -> None:
         """Nothing is left open."""
@@ -157,7 +187,7 @@ def _work_together(this: Run) -> None:
             threading.Thread(target=work, args=(hand,), name=f"fairway worker {i}", daemon=True).start()
         wait()
     except KeyboardInterrupt:
-        this.stop("interrupted")
+        this.interrupt()
         try:
             wait()
         except KeyboardInterrupt:

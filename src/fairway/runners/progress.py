@@ -1,81 +1,200 @@
-"""Live progress: trials done, running, stopped and why, the best feasible one, checks paid and saved."""
+"""Live progress: trials done, running, stopped and why, the best feasible one, checks paid and saved.
+
+Live lines in a terminal and in a notebook's cell; elsewhere, and in the log, a line every ten seconds and when there is
+a new best. Whatever fails here, a closed terminal or a full disk, is no concern of the run.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import html
+import logging
+import math
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, Protocol
 
 from fairway.engine.owner import Owner
 from fairway.engine.record import named_errors
-from fairway.text import measured, shown
+from fairway.logs import logger
+from fairway.runners.limits import Limits
+from fairway.text import duration, measured, shown
 
-_PLAIN_SECONDS = 5.0  # between plain lines
+_PLAIN_SECONDS = 10.0  # between plain lines, unless there is a new best
+_LOOK_SECONDS = 0.5  # between looks for a new best, and between pictures in a notebook
 _SHOWN = 16  # running trials, at most
 
 
-@contextmanager
-def show(
-    owner: Owner, trials: int | None, wanted: bool | None, *, waits: Callable[[], Sequence[str]] = tuple
-) -> Iterator[None]:
-    """Show progress during the block: live lines in a terminal, a plain line every few seconds elsewhere.
+class Running(Protocol):
+    """What is shown of a run."""
 
-    `trials` is the number that this run will make; `wanted=None` means only in a terminal. `waits` says what it waits
-    for past the time.
-    """
-    terminal = sys.stderr is not None and sys.stderr.isatty()
-    if wanted is False or sys.stderr is None or (wanted is None and not terminal):
+    trials: int | None  # that it will make
+    done: int  # trials that it has made
+    limits: Limits
+
+    def waits(self) -> Sequence[str]:
+        """What it waits for past its time."""
+
+
+@contextmanager
+def show(owner: Owner, run: Running, wanted: bool) -> Iterator[None]:
+    """Show the progress of a run during the block."""
+    if not wanted:
         yield
         return
     begun, before = time.monotonic(), _finished(owner)
 
     def lines(most: int | None = None) -> list[str]:
-        told = describe(owner, trials, time.monotonic() - begun, before=before)[:most]
-        return [shown(line) for line in (*told, *waits())]
+        seconds = time.monotonic() - begun
+        told = describe(owner, run.done, run.trials, seconds, before=before, left=run.limits.left)[:most]
+        return [shown(line) for line in (*told, *run.waits())]
 
-    if terminal:
-        from rich.console import Console  # noqa: PLC0415 - only where something is shown
-        from rich.live import Live  # noqa: PLC0415
-        from rich.text import Text  # noqa: PLC0415
+    with contextlib.ExitStack() as displays:
+        printed = False
+        if _is_notebook():
+            displays.enter_context(_cell(lines))
+        elif _is_terminal() and not _log_is_printed():
+            displays.enter_context(_live_lines(lines))
+        else:
+            printed = True
+        if printed or logger.isEnabledFor(logging.INFO):
+            tell = say if printed else _log
+            displays.enter_context(
+                _plain_lines(lambda: tell(" | ".join(lines(2))), best=lambda: owner.referee.incumbent)
+            )
+        yield
 
-        def picture() -> Text:
-            return Text("\n".join(lines()), no_wrap=True, overflow="ellipsis")
 
-        with Live(console=Console(stderr=True), get_renderable=picture, refresh_per_second=8):
-            yield
-        return
-    done = threading.Event()
-
-    def print_lines() -> None:
-        over = False
-        while not over:
-            over = done.wait(_PLAIN_SECONDS)
-            sys.stderr.write(" | ".join(lines(2)) + "\n")
+def say(line: str) -> None:
+    """Tell a line to the log, and print it unless the log does so already."""
+    printed = _log_is_printed()
+    _log(line)
+    if sys.stderr is not None and not printed:
+        with contextlib.suppress(OSError, ValueError):  # a full disk, a closed file
+            sys.stderr.write(f"{line}\n")
             sys.stderr.flush()
 
-    printer = threading.Thread(target=print_lines, daemon=True)
-    printer.start()
+
+def _log(line: str) -> None:
+    logger.info("%s", line)
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()
+    except ValueError:  # it is closed
+        return False
+
+
+def _is_notebook() -> bool:
+    """Whether this runs in a notebook's kernel, whose cells can be changed later."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
+
+
+def _log_is_printed() -> bool:
+    """Whether what is logged at INFO goes to where progress would be printed."""
+    if not logger.isEnabledFor(logging.INFO):
+        return False
+    here, place = {sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__}, logger
+    while place is not None:
+        for handler in place.handlers:
+            if isinstance(handler, logging.StreamHandler) and handler.level <= logging.INFO and handler.stream in here:
+                return True
+        place = place.parent if place.propagate else None  # type: ignore[assignment]
+    return False
+
+
+@contextmanager
+def _live_lines(lines: Callable[[], list[str]]) -> Iterator[None]:
+    """Lines in a terminal that change in place."""
+    from rich.console import Console  # noqa: PLC0415 - only where something is shown
+    from rich.live import Live  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    def picture() -> Text:
+        return Text("\n".join(lines()), no_wrap=True, overflow="ellipsis")
+
+    live = Live(console=Console(stderr=True), get_renderable=picture, refresh_per_second=8)
+    live.start()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, ValueError):  # the terminal was closed meanwhile
+            live.stop()
+
+
+@contextmanager
+def _cell(lines: Callable[[], list[str]]) -> Iterator[None]:
+    """The same below a notebook's cell."""
+    from IPython.display import display  # noqa: PLC0415 - optional, and here it is loaded already
+
+    def picture() -> dict[str, str]:
+        text = "\n".join(lines())
+        return {"text/plain": text, "text/html": f"<pre>{html.escape(text)}</pre>"}
+
+    handle = display(picture(), raw=True, display_id=True)
+
+    def update(*, last: bool) -> None:  # noqa: ARG001
+        with contextlib.suppress(Exception):  # the notebook's, which may be closed
+            handle.update(picture(), raw=True)
+
+    with _repeating(update):
+        yield
+
+
+@contextmanager
+def _plain_lines(tell: Callable[[], None], *, best: Callable[[], Any]) -> Iterator[None]:
+    """Tell a line every few seconds, when the best has changed, and at the end."""
+    told, known = time.monotonic(), best()
+
+    def look(*, last: bool) -> None:
+        nonlocal told, known
+        now, found = time.monotonic(), best()
+        if last or found is not known or now - told >= _PLAIN_SECONDS:
+            told, known = now, found
+            tell()
+
+    with _repeating(look):
+        yield
+
+
+@contextmanager
+def _repeating(show: Callable[..., None]) -> Iterator[None]:
+    """Call something again and again in a thread during the block, and once after it."""
+    done = threading.Event()
+
+    def repeat() -> None:
+        while not done.wait(min(_LOOK_SECONDS, _PLAIN_SECONDS)):
+            show(last=False)
+        show(last=True)
+
+    thread = threading.Thread(target=repeat, name="fairway progress", daemon=True)
+    thread.start()
     try:
         yield
     finally:
         done.set()
-        printer.join()
+        thread.join()
 
 
 def _finished(owner: Owner) -> int:
     return sum(owner.counts.values()) - owner.counts["running"]
 
 
-def describe(owner: Owner, trials: int | None, seconds: float, *, before: int = 0) -> list[str]:
+def describe(
+    owner: Owner, done: int, trials: int | None, seconds: float, *, before: int = 0, left: float = math.inf
+) -> list[str]:
     """How far a run is: its trials; the best one and the checks; the last verdict, stop and failure; what runs."""
     counts, referee, ledger, best = owner.counts, owner.referee, owner.ledger, owner.best
-    done = _finished(owner) - before
     tally = [f"{done}{'' if trials is None else f'/{trials}'} trial{'s' * (done != 1)} in {seconds:.0f} s"]
+    tally += [f"{duration(round(left))} left"] if 1.0 <= left < math.inf else []
     tally += [f"{before} earlier"] if before else []
     tally += [f"{counts[each]} {each}" for each in ("running", "completed", "stopped", "failed") if counts[each]]
-    state = ["nothing feasible yet" if owner.problem.constraints else "nothing measured yet"]
+    state = ["nothing feasible yet" if owner.problem.limits else "nothing measured yet"]
     if best is not None:
         state = [f"best {measured(best.metrics.keys(), best.metrics.values(), best.errors)}"]
     if owner.problem.constraints:

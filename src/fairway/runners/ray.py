@@ -24,10 +24,11 @@ from fairway.checks import is_number
 from fairway.engine.durability import NEWS_SECONDS
 from fairway.engine.owner import Owner
 from fairway.errors import MissingDependency, StudyFailed, UsageError
+from fairway.logs import logger
 from fairway.runners import worker
 from fairway.runners.exchange import Exchange
 from fairway.runners.remote import RemoteHand
-from fairway.runners.run import Run, logger
+from fairway.runners.run import Run
 
 try:
     import ray

@@ -44,6 +44,8 @@ class Recording:
 
     def __post_init__(self) -> None:
         n, rows = len(self.config), len(self.seconds)
+        if self.space.names != tuple(self.space):
+            raise UsageError("a recording's space has branches: give each parameter one range")
         if not n or np.shape(self.config) != (n, len(self.space)):
             shape = np.shape(self.config)
             raise UsageError(f"a recording's config has shape {shape}: (n, {len(self.space)}) is expected")

@@ -26,13 +26,13 @@ from fairway.engine.durability import NEWS_SECONDS
 from fairway.engine.owner import Owner
 from fairway.engine.referee import Referee
 from fairway.errors import StudyFailed, UsageError
+from fairway.logs import logger
 from fairway.runners import limits
 from fairway.runners.evaluate import describe
 from fairway.runners.exchange import Exchange, Line
 from fairway.runners.limits import Watch
-from fairway.runners.run import Hand, Outcome, Run, logger, write_down
-from fairway.runners.worker import Begin, Checking, Done, Work
-from fairway.seeds import trial_seed
+from fairway.runners.run import Hand, Outcome, Run, write_down
+from fairway.runners.worker import Begin, Checking, Done, Trouble, Work
 
 _LOOK_SECONDS = 1.0  # between looks whether a silent worker lives
 _PATIENCE_SECONDS = 1.0  # for the news of how a worker ended
@@ -129,17 +129,18 @@ class RemoteHand(Hand):
 
     def run_one(self) -> Outcome:
         """Run a trial to its end, until its worker dies, or until it must be killed."""
-        asked = self._owner.assign(self._worker)
+        asked = self._owner.assign(self._worker, total=self._run.total)
         number, line, allowance = asked.number, self._line, self._run.limits.allow()
         assert line is not None
         try:
-            line.send(Begin(number, dict(asked.params), trial_seed(self._owner.seed, number), *allowance))
+            place = self._owner.keeper.place(number)
+            line.send(Begin(number, dict(asked.params), self._owner.seed_of(number), *allowance, place, asked.aim))
             watch = self._run.limits.watch(allowance)
             while not self._run.ending:
                 left = self._seconds_left(number, watch)
                 if left <= 0:
                     return self._kill(number, watch)
-                message: Checking | Done | BaseException | None
+                message: Checking | Trouble | Done | BaseException | None
                 try:
                     message = line.inbox.get(timeout=min(left, _LOOK_SECONDS))
                 except queue.Empty:  # a child of the worker may still hold the connection of a dead one
@@ -148,8 +149,13 @@ class RemoteHand(Hand):
                     return self._finish(line, message)
                 if isinstance(message, Checking):
                     watch.note_check(message.metric)
-                elif message is not None:
+                elif isinstance(message, Trouble):
+                    self._owner.keeper.warn(message.sentence)
+                elif message is None:
+                    self._owner.keeper.tidy()
+                else:
                     raise message  # noqa: TRY301 - as if it had been raised here
+            self._exchange.catch_up(line)
         except (EOFError, OSError):
             retry = 0 if self._run.ending else self._run.retry_lost
             again = self._owner.give_up(number, f"lost its worker ({self._bury()})", retry=retry)
@@ -158,7 +164,11 @@ class RemoteHand(Hand):
         except Exception as error:  # above all, that the log cannot be written
             write_down(partial(self._owner.give_up, number, describe(error), retry=0))
             raise
-        self._owner.give_up(number, self._run.ending, retry=0)
+        while not line.inbox.empty():  # it may be done, and not be heard yet
+            message = line.inbox.get()
+            if isinstance(message, Done):
+                return self._finish(line, message)
+        self._owner.give_up(number, self._run.ending, retry=0, paused=True)
         self.close()
         return Outcome(number, failed=True)
 
@@ -177,7 +187,8 @@ class RemoteHand(Hand):
         reason, over = f"{why}; its worker was killed {overdue:.2g} s later", self._run.limits.are_over
         again = self._owner.give_up(number, reason, retry=0 if over else self._run.retry_late)
         self._owner.dismiss(self._worker)
-        logger.warning("trial %d failed: %s", number, reason)
+        if again or over:  # otherwise it is counted, and told then
+            logger.warning("trial %d failed: %s", number, reason)
         return Outcome(number, failed=True, again=again, cut=over)
 
     def _finish(self, line: Line, done: Done) -> Outcome:

@@ -41,7 +41,7 @@ class BORE(Sampler):
         d, ran = len(history.space), ~history.failed
         if np.count_nonzero(ran) < self.start:
             return rng.random(d)
-        x = history.space.snap(self._candidates(history, rng))
+        x = history.candidates(self._candidates(history, rng))
         x = x[history.is_new(x)]
         if not len(x):
             return rng.random(d)
@@ -59,7 +59,7 @@ class BORE(Sampler):
 
     def _candidates(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
         d = len(history.space)
-        best = np.nan_to_num(history.x[history.order[:_BEST]], nan=0.5)
+        best = np.nan_to_num(history.x[history.top(_BEST)], nan=0.5)
         changed = np.repeat(best, _CHANGED, axis=0)
         some = rng.random(changed.shape) < max(1.0 / d, 0.2)
         near = np.clip(changed + 0.1 * rng.normal(size=changed.shape), 0.0, 1.0)

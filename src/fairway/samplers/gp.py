@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fairway.checks import checked, flag, number, one_of, positive, whole
 from fairway.history import History
+from fairway.models.blas import one_thread
 from fairway.samplers.initial import Design, initial_point
 from fairway.samplers.sampler import Sampler
 
@@ -75,13 +76,13 @@ class GP(Sampler):
         from fairway.models.search import Surface, maximise  # noqa: PLC0415
 
         space, features = history.space, Features(history.space)
-        rows = self._rows(history)
-        terms = self._terms(features, history, rows)
-        if not terms:
-            return rng.random(len(space))
-        incumbents = history.x[history.order[:_INCUMBENTS]]
-        pool = np.concatenate([rng.random((_RANDOM, len(space))), neighbours(space, incumbents, rng)])
-        x, _ = maximise(Surface(features, terms), pool, history.is_new, rng)
+        with one_thread():
+            terms = self._terms(features, history, self._rows(history))
+            if not terms:
+                return rng.random(len(space))
+            incumbents = history.x[history.top(_INCUMBENTS)]
+            pool = np.concatenate([rng.random((_RANDOM, len(space))), neighbours(space, incumbents, rng)])
+            x, _ = maximise(Surface(features, terms), pool, history.is_new, rng)
         return np.asarray(x[0]) if len(x) else rng.random(len(space))
 
     def _rows(self, history: History) -> NDArray[np.intp]:

@@ -8,17 +8,19 @@ never been interrupted. `fairway.testing.check_sampler` tests your own.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairway.checks import check_fields
-from fairway.errors import SpaceExhausted
+from fairway.errors import SpaceExhausted, UsageError
 from fairway.history import History
 
 _DRAWS = 64  # random points to try before a finite space is enumerated
 _ENUMERABLE = 100_000  # configurations; in a larger space the draws find a new one
+_TRIES = 4096  # random points by which it is found whether a configuration has what is given
+_SAME = 1e-12  # a smaller difference in squared distance is rounding
 
 
 @dataclass(frozen=True)
@@ -43,18 +45,32 @@ class Sampler(ABC):
     def next_point(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
         """The proposal as `Space.encode` returns it; no configuration is proposed twice."""
         space = history.space
-        x = space.snap(np.nan_to_num(self.propose(history, rng), nan=0.5)[None])
-        if history.is_new(x)[0]:
+        x = history.candidates(np.nan_to_num(self.propose(history, rng), nan=0.5)[None])
+        if len(x) and history.is_new(x)[0]:
             return np.asarray(x[0])
-        drawn = space.snap(rng.random((_DRAWS, len(space))))
-        everything = space.grid(_ENUMERABLE)
+        drawn = history.candidates(rng.random((_DRAWS, len(space))))
+        everything = space.grid(_ENUMERABLE) if history.given is None else with_given(history)
         for points in (drawn,) if everything is None else (drawn, everything):
             new = np.flatnonzero(history.is_new(points))
             if new.size:
                 return np.asarray(points[rng.choice(new) if points is everything else new[0]])
         if everything is None:
             return np.asarray(x[0])
+        if history.given is not None:  # what the user asked for is run again
+            return np.asarray(everything[0])
         raise SpaceExhausted(f"all {len(everything)} configurations of the space were tried")
+
+    def next_recorded(self, history: History, candidates: NDArray[np.float64], rng: np.random.Generator) -> int:
+        """The index of the recorded point, of (k, d), to run next; if coordinates are given, of those nearest to them.
+
+        If a given coordinate is inactive (NaN) in a recorded point, it counts as a distance of 1.
+        """
+        if history.given is None:
+            return self.choose(history, candidates, rng)
+        there = ~np.isnan(history.given)
+        apart = (np.nan_to_num(candidates[:, there] - history.given[there], nan=1.0) ** 2).sum(axis=1)
+        nearest = np.flatnonzero(apart <= apart.min() + _SAME)
+        return int(nearest[self.choose(replace(history, given=None), candidates[nearest], rng)])
 
     def choose(self, history: History, candidates: NDArray[np.float64], rng: np.random.Generator) -> int:
         """The index of the recorded point, of (k, d), to run next: by default the one nearest to the proposal.
@@ -64,3 +80,14 @@ class Sampler(ABC):
         x = history.space.snap(np.nan_to_num(self.propose(history, rng), nan=0.5)[None])[0]
         apart = np.where(np.isnan(candidates) & np.isnan(x), 0.0, np.abs(candidates - x))
         return int(np.argmin((np.nan_to_num(apart, nan=1.0) ** 2).sum(axis=1)))
+
+
+def with_given(history: History) -> NDArray[np.float64]:
+    """Random points (k, d) with the coordinates that are given, the same at every call; at least one."""
+    points = history.candidates(np.random.default_rng(0).random((_TRIES, len(history.space))))
+    if not len(points):
+        raise UsageError(
+            f"none of {_TRIES:,} random configurations has these parameters together: give more of them, those in the "
+            "conditions (when=) too"
+        )
+    return points

@@ -39,13 +39,15 @@ _INCUMBENTS = 2  # best trials whose neighbours are candidates
 _LONGER = math.log(1.75)  # trials count as trained alike within this factor, in logs
 _MOST_GOOD = 2  # times the size of plain TPE's good group, where trials were stopped early
 _SOONER, _WIDER, _CELL = 0.6, 1.4, 0.25  # the share of `start`, the factor of `bandwidth`, the least width, there
+_UNKNOWN, _HELD, _BROKEN = range(3)  # what a trial's later half says of its limits
+_SOME = 8  # times the size of the good group: rows that are looked at first for as many feasible ones
 _MOST_RECORDED = 1500  # recorded points of which one is chosen
 
 Points = NDArray[np.float64]
 
 
 class _Factor(NamedTuple):
-    """One factor of the acquisition: the points of its two groups, and the share of the good one."""
+    """One factor of the acquisition: the points that its two densities are made of, and the share of the good group."""
 
     good: Points  # (l, d)
     bad: Points  # (g, d)
@@ -90,14 +92,16 @@ class TPE(Sampler):
         good = acquisition.good
         drawn = [density.sample(self.candidates, rng) for density in good]
         if self.neighbours:
-            steps = each_level(history.space, self._incumbents(history))
+            steps = each_level(history.space, self._incumbents(history), rng)
             drawn.append(good[0].nudged(steps, rng))  # of the objective, unless that factor is constant
-        x = history.space.snap(np.concatenate(drawn))
+        x = history.candidates(np.concatenate(drawn))
         if math.isfinite(history.space.size):
             x = x[history.is_new(x)]
-            if not len(x):
-                return rng.random(d)
-        return np.asarray(x[int(np.argmax(acquisition(x)))])
+        if not len(x):
+            return rng.random(d)
+        # What is given does not count: far from the good points in it, their kernels say nothing of the rest.
+        free = x if history.given is None else np.where(np.isnan(history.given), x, np.nan)
+        return np.asarray(x[int(np.argmax(acquisition(free)))])
 
     def choose(self, history: History, candidates: Points, rng: np.random.Generator) -> int:
         acquisition = self._acquisition(history)
@@ -135,13 +139,12 @@ class TPE(Sampler):
 
     def _factors(self, history: History) -> Iterator[_Factor]:
         """The factors that are not constant; here, at most the objective."""
-        ran = np.flatnonzero(~history.failed)
-        order = ran[np.lexsort((history.lowest[ran], -_fidelity(history)[ran]))]
-        yield from _split(history.x[order], self._good_size(history, order), history.pending, ranked=True)
+        order = _best_trained_first(history)[: np.count_nonzero(~history.failed)]
+        yield from _split(history.x, order, self._good_size(history, order), history.pending, ranked=True)
 
     def _incumbents(self, history: History) -> Points:
         """The points of the best trials; here, by the objective."""
-        return history.x[np.argsort(np.where(history.failed, np.inf, history.loss), kind="stable")[:_INCUMBENTS]]
+        return history.x[history.ranked("loss", lambda since: [history.loss[since:]])[:_INCUMBENTS]]
 
 
 @dataclass(frozen=True)
@@ -169,28 +172,32 @@ class CTPE(TPE):
         size = super()._good_size(history, order)
         if not self.feasible_split or self.naive:
             return size
-        over = np.array([history.late_beyond(i) for i in range(len(history.problem.constraints))]).reshape(
-            -1, len(history)
-        )
-        broken, held = (over > 0.0).any(axis=0), (over <= 0.0).all(axis=0)
-        feasible, infeasible = np.count_nonzero(held & ~history.failed), np.count_nonzero(broken)
-        share = (feasible + 1) / (feasible + infeasible + 2)  # of those checked, with one of each kind added
-        chance = np.where(held | broken, held, share)[order]
-        enough = int(np.searchsorted(np.cumsum(chance), size)) + 1  # beyond the last point if there are too few
+        over = [history.late_beyond(i) for i in range(len(history.problem.constraints))]
+
+        def verdicts(since: int) -> NDArray[np.int8]:
+            late = np.array([column[since:] for column in over]).reshape(len(over), len(history) - since)
+            held, broken = (late <= 0.0).all(axis=0), (late > 0.0).any(axis=0)
+            return np.where(held, _HELD, np.where(broken, _BROKEN, _UNKNOWN)).astype(np.int8)
+
+        verdict = history.derived.column("kept late", len(history), verdicts)
+        feasible = np.count_nonzero((verdict == _HELD) & ~history.failed)
+        share = (feasible + 1) / (feasible + np.count_nonzero(verdict == _BROKEN) + 2)  # with one of each kind added
+        enough = _reaching(size, np.array([share, 1.0, 0.0]), verdict, order)
         return min(enough, _MOST_GOOD * size) if history.partial.any() else enough
 
     def _factors(self, history: History) -> Iterator[_Factor]:
         yield from super()._factors(history)
-        x, stopped = history.x[~history.failed], bool(history.partial.any())
+        stopped = bool(history.partial.any())
         for i in range(len(history.problem.constraints)):
-            over = history.late_beyond(i)[~history.failed]
-            order = np.argsort(over, kind="stable")[: np.count_nonzero(~np.isnan(over))]
-            within = int(np.count_nonzero(over[order] <= 0.0))
+            over = history.late_beyond(i)
+            order = history.ranked(f"late {i}", lambda since, over=over: [over[since:]])  # type: ignore[misc]
+            order = order[: np.count_nonzero(~np.isnan(over))]  # failed ones are unknown too
+            within = int(np.count_nonzero(over <= 0.0))
             if within or order.size and not stopped:
-                yield from _split(x[order], max(within, 1), x[:0], ranked=False)
+                yield from _split(history.x, order, max(within, 1), history.x[:0], ranked=False)
 
     def _incumbents(self, history: History) -> Points:
-        return history.x[history.order[:_INCUMBENTS]]
+        return history.x[history.top(_INCUMBENTS)]
 
 
 class _Acquisition:
@@ -214,14 +221,36 @@ class _Acquisition:
         return total
 
 
-def _fidelity(history: History) -> NDArray[np.float64]:
-    """How long each trial was trained (n,), in whole factors; folds are not training, and their means are corrected."""
-    if history.means is not None:
-        return np.zeros(len(history))
-    return np.floor(np.log(np.maximum(history.reached, 1)) / _LONGER + 1e-9)
+def _best_trained_first(history: History) -> NDArray[np.intp]:
+    """The rows by how long each trial was trained, in whole factors, and then by their lowest loss; failed ones last.
+
+    Folds are not training, and their means are corrected.
+    """
+
+    def keys(since: int) -> tuple[NDArray[np.float64], ...]:
+        factors = np.floor(np.log(np.maximum(history.reached[since:], 1)) / _LONGER + 1e-9)
+        failed = history.failed[since:].astype(np.float64)
+        return failed, -factors if history.means is None else np.zeros(len(factors)), history.lowest[since:]
+
+    return history.ranked("best trained first", keys)
 
 
-def _split(x: Points, size: int, worse: Points, *, ranked: bool) -> Iterator[_Factor]:
-    """A factor whose good group is the first `size` points; nothing if that is all of them."""
-    if size < len(x):
-        yield _Factor(x[:size], np.concatenate([x[size:], worse]), size / len(x), ranked)
+def _reaching(size: int, chances: NDArray[np.float64], verdict: NDArray[np.int8], order: NDArray[np.intp]) -> int:
+    """How many of some rows, in order, have chances that sum to `size`; one more than all if they do not."""
+    some = _SOME * size
+    while True:
+        sums = np.cumsum(chances[verdict[order[:some]]])
+        if some >= len(order) or sums[-1] >= size:
+            return int(np.searchsorted(sums, size)) + 1
+        some *= 4
+
+
+def _split(x: Points, order: NDArray[np.intp], size: int, worse: Points, *, ranked: bool) -> Iterator[_Factor]:
+    """A factor whose good group is the first `size` rows of an order; nothing if that is all of them."""
+    from fairway.models.parzen import thinned  # noqa: PLC0415 - SciPy loads slowly
+
+    n = len(order) - size  # bad rows, before the points that are worse than all
+    if n > 0:
+        places = thinned(n + len(worse))
+        bad = np.concatenate([x[order[size + places[places < n]]], worse[places[places >= n] - n]])
+        yield _Factor(x[order[thinned(size)]], bad, size / len(order), ranked)

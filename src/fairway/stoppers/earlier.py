@@ -59,7 +59,6 @@ class _State(StopperState):
     def __init__(self, config: EarlierPilot, *, constrained: bool) -> None:
         self._config = config
         self._limits = Recoveries(config.persistence, constrained=constrained)
-        self._timed = config.interval == "adaptive"
         self._trials: defaultdict[int, _Course] = defaultdict(partial(_Course, next_rung=config.grace))
         self._rungs: defaultdict[int, Ranks] = defaultdict(Ranks)
         self._infeasible: defaultdict[int, PairRanks] = defaultdict(PairRanks)  # by rung: violation, then loss
@@ -69,13 +68,11 @@ class _State(StopperState):
         if self._config.skip and loss >= self._limits.best_feasible:
             return False
         course = self._trials.get(number)
-        if course is None or not self._timed:
+        if course is None:
             return True
         return course.training_since_check + train_ns >= self._config.wait * course.check_cost
 
     def spend(self, number: int, train_ns: int, check_ns: int) -> None:
-        if not self._timed:
-            train_ns, check_ns = 1, 0
         course = self._trials[number]
         self._limits.spend(course, train_ns + check_ns)
         course.training_since_check += train_ns

@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from fairway.checks import checked, fraction, number, positive, whole
 from fairway.problem import Problem
-from fairway.stoppers.ranks import DUST, PairRanks, Ranks
+from fairway.stoppers.ranks import DUST, Neighbours, PairRanks, Ranks
 from fairway.stoppers.recoveries import Limits, Recoveries
 from fairway.stoppers.rungs import Rungs
 from fairway.stoppers.stopper import Interval, Stopper, StopperState
@@ -40,7 +40,8 @@ class Pilot(Stopper):
     - `persistence`: an infeasible trial continues while its expected payoff is at least 1/`persistence` of a new one's.
     - `checks`: with `interval="adaptive"` any step may be checked, but checks take at most this share of all seconds;
       exempt are the first four, a trial's first while nothing feasible is found, and its last step. With a number or
-      "end" as the interval, cost is counted in steps and no decision depends on the clock.
+      "end" as the interval, cost is counted in steps, for checks by the `cost` that their constraints declare, and no
+      decision depends on the clock.
 
     >>> import fairway as fw
     >>> fw.Pilot()
@@ -85,6 +86,8 @@ class _Course(Limits):
 
     next_step: int = 1  # of its next rung
     rung: int = -1  # the last one that it reached
+    place: tuple[float, ...] | None = None  # where it is, where metrics are tracked
+    to_beat: float = math.inf  # the best loss that is known there
     losses: dict[int, float] = field(default_factory=dict)  # of a probe, by rung
 
 
@@ -92,28 +95,32 @@ class _PilotState(StopperState):
     def __init__(self, config: Pilot, *, constrained: bool) -> None:
         self._config = config
         self._limits = Recoveries(config.persistence, constrained=constrained)
-        self._timed = config.interval == "adaptive"
         self._trials: dict[int, _Course] = {}
         self._rungs = Rungs(config.grace, config.spacing, config.trust)
         self._ranks: defaultdict[int, Ranks] = defaultdict(Ranks)  # by rung
         self._infeasible: defaultdict[int, PairRanks] = defaultdict(PairRanks)  # by rung: violation, then loss
+        self._placed: defaultdict[int, Neighbours] = defaultdict(Neighbours)  # by rung, where metrics are tracked
         self._check_cost = 0
         self._checks = 0
 
+    def place(self, number: int, place: tuple[float, ...], best: float) -> None:
+        course = self._course(number)
+        course.place, course.to_beat = place, best
+
     def due(self, number: int, step: int, loss: float, train_ns: int) -> bool:
         del step
-        if self._config.skip and loss >= self._limits.best_feasible:
+        course = self._course(number)
+        best = self._best(course)
+        if self._config.skip and loss >= best:
             return False
-        if not self._timed or self._checks < _PRICED:
+        if self._checks < _PRICED:
             return True
-        if self._limits.best_feasible == math.inf and not self._course(number).was_checked:
+        if best == math.inf and not course.was_checked:
             return True
         price = self._check_cost / self._checks
         return self._check_cost + price <= self._config.checks * (self._limits.cost + train_ns + price)
 
     def spend(self, number: int, train_ns: int, check_ns: int) -> None:
-        if not self._timed:
-            train_ns, check_ns = 1, 0
         self._limits.spend(self._course(number), train_ns + check_ns)
         self._check_cost += check_ns
         self._checks += check_ns > 0
@@ -130,14 +137,17 @@ class _PilotState(StopperState):
         if step < course.next_step:
             return None
         rung, course.next_step = self._enter(course, step), 2 * step
-        ranks = self._ranks[rung]
-        rank, n = ranks.add(loss), len(ranks)
+        rank, n = self._rank(course, rung, loss)
         if course.violation:
             infeasible = self._infeasible[rung]
             place, m = infeasible.add(course.violation, loss), len(infeasible)
             if m - place >= self._kept(m):
                 return f"not among the {self._share} of {m} that violate least at step {self._rungs.steps[rung]}"
-        return None if loss <= self._limits.best_feasible else self._verdict(rung, rank, n)
+        return None if loss <= self._best(course) else self._verdict(rung, rank, n)
+
+    def _best(self, course: _Course) -> float:
+        """The best feasible loss, by the limits of a trial."""
+        return self._limits.best_feasible if course.place is None else course.to_beat
 
     def _course(self, number: int) -> _Course:
         course = self._trials.get(number)
@@ -154,8 +164,7 @@ class _PilotState(StopperState):
     def _is_behind(self, number: int, course: _Course, step: int, loss: float) -> str | None:
         """Enter the rung that was reached; why the trial stops there, or None."""
         rungs, rung = self._rungs, self._enter(course, step)
-        ranks = self._ranks[rung]
-        rank, n = ranks.add(loss), len(ranks)
+        rank, n = self._rank(course, rung, loss)
         may_be_feasible = True  # it violates nothing, as far as is known, or less than most that do
         if course.violation:  # ranked even if unused now: another replica may know less, or more
             infeasible = self._infeasible[rung]
@@ -167,9 +176,16 @@ class _PilotState(StopperState):
                 return None
         if not rungs.is_trusted(rung):
             return None
-        if may_be_feasible and loss <= self._limits.best_feasible:  # infinite while there is none
+        if may_be_feasible and loss <= self._best(course):  # infinite while there is none
             return None
         return self._verdict(rung, rank, n)
+
+    def _rank(self, course: _Course, rung: int, loss: float) -> tuple[int, int]:
+        """Enter a trial at a rung: how many of how many are at least as bad there; of those with a like aim, if any."""
+        if course.place is not None:
+            return self._placed[rung].add(course.place, loss)
+        ranks = self._ranks[rung]
+        return ranks.add(loss), len(ranks)
 
     def _verdict(self, rung: int, rank: int, n: int) -> str | None:
         """Why a trial stops that is at least as good as `rank` of `n`; None if it continues."""

@@ -15,6 +15,7 @@ import numpy as np
 DUST = 1e-9
 """Tolerance in rank <= share * n + DUST, which means rank <= floor(share * n) without rounding errors: 0.29 * 100."""
 
+_NEAR = 6  # the fewest neighbours that are looked for
 _RECENT = 2048  # up to this length, inserting into a sorted array is fastest
 
 
@@ -128,3 +129,34 @@ class Strata:
             ranks = (self._unevaluated if violation is None else self._valid)[step]
             rank, n = ranks.add(loss), ranks.size
         return n if rank <= share * n + DUST else 0
+
+
+class Neighbours:
+    """Floats, each at a place: a new one is ranked among those whose places are nearest in order, a third of all.
+
+    >>> neighbours = Neighbours()
+    >>> [neighbours.add((ms,), loss) for ms, loss in ((1.0, 0.5), (1.0, 0.2), (9.0, 0.9))]
+    [(1, 1), (2, 2), (1, 3)]
+    """
+
+    __slots__ = ("_keys", "_places")
+
+    def __init__(self) -> None:
+        self._places: list[tuple[float, ...]] = []  # sorted
+        self._keys: list[float] = []
+
+    def add(self, place: tuple[float, ...], key: float) -> tuple[int, int]:
+        """Insert a key; how many of its neighbours, itself included, are at least as bad, and how many there are."""
+        places, keys = self._places, self._keys
+        low, high = bisect_left(places, place), bisect_right(places, place)
+        places.insert(high, place)
+        keys.insert(high, key)
+        high += 1
+        wanted = max(_NEAR, len(keys) // 3)
+        while high - low < wanted and (low > 0 or high < len(keys)):  # whole groups at one place, from both sides
+            if low > 0:
+                low = bisect_left(places, places[low - 1])
+            if high < len(keys):
+                high = bisect_right(places, places[high])
+        near = keys[low:high]
+        return sum(each >= key for each in near), len(near)

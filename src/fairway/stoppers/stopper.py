@@ -37,12 +37,23 @@ class StopperState(ABC):
         return self.judge(number, step, loss, violation or None)
 
     def due(self, number: int, step: int, loss: float, train_ns: int) -> bool:
-        """Whether to check constraints at this report, whose training took `train_ns`, if the interval allows it."""
+        """Whether to check constraints at this report, whose training cost `train_ns`, if the interval allows it."""
         del number, step, loss, train_ns
         return True
 
+    def place(self, number: int, place: tuple[float, ...], best: float) -> None:
+        """Where metrics are tracked, before `due` and `judge`: where a trial is, and the best loss that is known there.
+
+        `place` has the tracked metrics, lower is better: those of the trial's last check, or else what it aims at.
+        """
+        del number, place, best
+
     def spend(self, number: int, train_ns: int, check_ns: int) -> None:
-        """Record what the next report to be judged cost: its training, and the constraints checked."""
+        """Record what the next report to be judged cost: its training, and the constraints checked.
+
+        With an adaptive interval these are nanoseconds. Otherwise nothing reads the clock: every step costs the same,
+        and a check its constraint's `cost` in steps, or nothing.
+        """
         del number, train_ns, check_ns
 
     def finish(self, number: int, *, completed: bool) -> None:

@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sqlite3
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePath
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    IntegrityError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+    TimeoutError,  # noqa: A004 - of the pool
+)
+from sqlalchemy.pool import NullPool
 
+from fairway.checks import short
 from fairway.engine.interrupts import uninterrupted
-from fairway.errors import FairwayError, MissingDependency, StorageError, UsageError
+from fairway.errors import FairwayError, MissingDependency, StorageError, Unreachable, UsageError
+from fairway.storage.files import KEPT, Presence, path_of
+from fairway.storage.statements import Cursors
 
 BUSY_MS = 15_000
 """How long a writer waits for SQLite's lock before it gives up; a beat that waits so long still keeps the lease."""
 
+_TIMEOUTS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}  # a server that does not answer: seconds, milliseconds
 _EXPECTED = "sqlite:///file.db or postgresql://user@host/database is expected"
+
+
+ADVICE = "; `fairway verify` lists what is, `fairway repair` keeps the rest"
+"""What to do about damage."""
+
+
+class Damaged(StorageError):  # noqa: N818 - named after what happened
+    """What was read is not what was written."""
 
 
 def public(url: str) -> str:
@@ -25,23 +52,32 @@ def public(url: str) -> str:
 
     >>> public("postgresql://me:secret@host/db?sslpassword=secret")
     'postgresql://me:***@host/db'
+    >>> public("postgresql://me:secret@host:port/db")
+    'postgresql://me:***@host:port/db'
     """
     try:
         return sa.make_url(url).difference_update_query(["password", "sslpassword"]).render_as_string()
-    except ArgumentError:
-        return url
+    except (ArgumentError, ValueError):
+        return re.sub(r"(://[^:@/]*:)[^@]*@", r"\1***@", url)
 
 
 class Access:
-    """One database, for everything that reads or writes it."""
+    """One database, for everything that reads or writes it; with `reading`, nothing is ever written to it."""
 
     def __init__(self, url: str, *, reading: bool) -> None:
+        if not isinstance(url, str) or "://" not in url:
+            file = f"; for a file it is {f'sqlite:///{url}'!r}" if isinstance(url, str | PurePath) and str(url) else ""
+            raise UsageError(f"storage={short(url)}: {_EXPECTED}{file}")
         self.url = url
         self.shown = public(url)
         try:
+            url.encode()  # half a character is no part of an address
             parsed = sa.make_url(url)
-            if parsed.drivername == "postgresql":
-                parsed = parsed.set(drivername="postgresql+psycopg")
+        except (ArgumentError, ValueError) as error:
+            raise UsageError(f"storage={self.shown!r}: {_EXPECTED}") from error
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        try:
             if parsed.get_backend_name() not in ("sqlite", "postgresql"):
                 raise UsageError(f"storage={self.shown!r}: {_EXPECTED}")
             self.is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -49,22 +85,44 @@ class Access:
                 raise UsageError(
                     f"storage={self.shown!r}: a file is expected; leave storage out to keep a study in memory"
                 )
-            self.engine = sa.create_engine(parsed, pool_pre_ping=not self.is_sqlite)
+            timeouts = {} if self.is_sqlite else {k: v for k, v in _TIMEOUTS.items() if k not in parsed.query}
+            how: dict[str, Any] = {"pool_pre_ping": not self.is_sqlite, "connect_args": timeouts}
+            if self.is_sqlite and reading and not _may_write(str(parsed.database)):
+                how = {"creator": partial(_connect_to_read, str(parsed.database)), "poolclass": NullPool}
+            self.engine = sa.create_engine(parsed, **how)
         except (ArgumentError, NoSuchModuleError) as error:
             raise UsageError(f"storage={self.shown!r}: {_EXPECTED}") from error
         except ImportError as error:
             raise MissingDependency("PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from error
-        weakref.finalize(self, self.engine.dispose)  # connections are closed with the last study that uses them
-        if self.is_sqlite:
-            if reading and not Path(str(parsed.database)).is_file():
+        self._cursors = Cursors(self.engine, keep=self.is_sqlite and not reading)
+        weakref.finalize(self, _close, self._cursors, self.engine)  # with the last study that uses them
+        self.file = path_of(parsed)
+        self._presence: Presence | None = None  # once it is opened
+        if self.file is not None:
+            if reading and not self.file.is_file():
                 raise UsageError(f"{self.shown}: there is no such file")
-            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+            if not self.file.parent.exists():
+                raise UsageError(f"{self.shown}: there is no folder {str(self.file.parent)!r}; make it first")
+            sa.event.listen(self.engine, "connect", _read_sqlite if reading else _prepare_sqlite)
             sa.event.listen(self.engine, "begin", _begin_sqlite)
+        elif reading:
+            sa.event.listen(self.engine, "connect", _read_postgres)
 
-    def only_read(self) -> None:
-        """Never write from now on."""
-        self.engine.dispose()  # connections that could write
-        sa.event.listen(self.engine, "connect", _read_sqlite if self.is_sqlite else _read_postgres)
+    def check_file(self) -> None:
+        """Have SQLite check its whole file, indices too: reading alone trusts them."""
+        if self.is_sqlite:
+            with self.reading() as connection:
+                found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
+            if found != "ok":
+                raise self.damaged(f"SQLite says: {str(found).splitlines()[-1]}")
+
+    def damaged(self, what: str) -> Damaged:
+        """The error that says what is damaged, and what to do."""
+        return Damaged(f"{self.shown} is damaged: {what}{ADVICE}")
+
+    def stay(self) -> None:
+        """Refuse any other file of the same name from now on."""
+        self._presence = None if self.file is None else Presence(self.file, self.shown)
 
     @property
     def now(self) -> sa.ColumnElement[float]:
@@ -72,6 +130,13 @@ class Access:
         if self.is_sqlite:
             return sa.literal_column("((julianday('now') - 2440587.5) * 86400.0)", sa.Float)
         return sa.literal_column("EXTRACT(EPOCH FROM clock_timestamp())::float8", sa.Float)
+
+    def since(self, moment: sa.ColumnElement[float]) -> sa.ColumnElement[float]:
+        """A moment, or when the server started if that was later: before it, nobody could show a sign of life."""
+        if self.is_sqlite:
+            return moment
+        start = sa.literal_column("EXTRACT(EPOCH FROM pg_postmaster_start_time())::float8", sa.Float)
+        return sa.func.greatest(moment, start)
 
     @contextmanager
     def talking(self, done: str) -> Iterator[None]:
@@ -81,40 +146,118 @@ class Access:
                 yield
         except (FairwayError, IntegrityError):
             raise
-        except (SQLAlchemyError, OSError, ValueError) as error:
+        except (SQLAlchemyError, OSError, OverflowError, ValueError) as error:
+            self._look()
             cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
             why = str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__
+            if self._presence is not None and why.startswith("no such table"):
+                raise StorageError(f"{self.shown} was emptied while the study ran; {KEPT}") from error
+            if _may_pass(error):
+                raise Unreachable(f"{self.shown} could not be {done}: {why}") from error
             safe = "; what was told before is safe" if done == "written" else ""
             raise StorageError(f"{self.shown} could not be {done}: {why}{safe}") from error
+
+    def _look(self) -> None:
+        """Refuse a file that was deleted or replaced since it was opened."""
+        if self._presence is not None:
+            self._presence.check()
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A connection to read from."""
+        self._look()
         with self.talking("read"), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
+    def finding(self) -> Iterator[DBAPICursor]:
+        """A cursor for one `Statement` that reads."""
+        self._look()
+        with self.talking("read"), self._cursors.open() as cursor:
+            yield cursor
+
+    @contextmanager
+    def adding(self, *, durable: bool) -> Iterator[DBAPICursor]:
+        """A cursor for `Statement`s that write, in a transaction as `writing` makes it."""
+        self._look()
+        begin = _begin_to_write("FULL" if durable else "NORMAL") if self.is_sqlite else ()
+        with self.talking("written"), self._cursors.open(begin) as cursor:
+            yield cursor
+        self._look()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sa.Connection]:
+        """A connection to read from, to which nothing changes while it is used; with SQLite each is one."""
+        with self.reading() as connection:
+            how = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+            yield connection.execution_options(**how)
+
+    @contextmanager
     def writing(self, *, durable: bool = False) -> Iterator[sa.Connection]:
         """A transaction that survives a kill, and the loss of power too if it must be durable."""
+        self._look()
         with self.talking("written"), self.engine.connect() as connection:
             if self.is_sqlite:
                 connection.info["synchronous"] = "FULL" if durable else "NORMAL"
             with connection.begin():
                 yield connection
+        self._look()  # what went into a deleted file is not written
+
+
+def _close(cursors: Cursors, engine: sa.Engine) -> None:
+    cursors.close()
+    engine.dispose()
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether what a driver raised says that a database is away, busy or full: that may be over in a moment."""
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True
+    return isinstance(error, OperationalError | InterfaceError | TimeoutError | OSError)
 
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:
     del record
-    connection.isolation_level = None  # transactions begin where we say
-    cursor = connection.cursor()
-    for pragma in (f"busy_timeout={BUSY_MS}", "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
+    _set(connection, "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON")
 
 
 def _read_sqlite(connection: Any, record: Any) -> None:
     del record
-    connection.execute("PRAGMA query_only=ON")
+    _set(connection, "query_only=ON")
+
+
+def _set(connection: sqlite3.Connection, *pragmas: str) -> None:
+    connection.isolation_level = None  # transactions begin where we say
+    connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")  # damaged text is text too
+    for pragma in (f"busy_timeout={BUSY_MS}", *pragmas):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _may_write(path: str) -> bool:
+    return os.access(path, os.W_OK) and os.access(Path(path).absolute().parent, os.W_OK)
+
+
+def _connect_to_read(path: str) -> sqlite3.Connection:
+    """A connection to a file that one may only read, or in a folder that one may not write to.
+
+    SQLite keeps a write-ahead log beside the file, and to read that it needs a third file, which it cannot make there.
+    Without such a log nobody is writing, and the file can be read as one that does not change. Each connection decides
+    again, since a writer may have come or gone.
+    """
+    uri = Path(path).absolute().as_uri()
+    connection = sqlite3.connect(f"{uri}?mode=ro", uri=True, check_same_thread=False)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").close()
+    except sqlite3.OperationalError:
+        connection.close()
+        log = Path(f"{path}-wal")
+        if log.is_file() and log.stat().st_size:
+            raise StorageError(
+                f"{path}: what was written last is in {log.name}, which cannot be read in a folder that is read-only; "
+                "copy both files to a folder of your own, and open the copy"
+            ) from None
+        return sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True, check_same_thread=False)
+    return connection
 
 
 def _read_postgres(connection: Any, record: Any) -> None:
@@ -124,7 +267,9 @@ def _read_postgres(connection: Any, record: Any) -> None:
 
 def _begin_sqlite(connection: sa.Connection) -> None:
     wanted = connection.info.pop("synchronous", None)
-    if wanted is not None and connection.info.get("is") != wanted:
-        connection.exec_driver_sql(f"PRAGMA synchronous={wanted}")
-        connection.info["is"] = wanted
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if wanted is not None else "BEGIN")
+    for text in ("BEGIN",) if wanted is None else _begin_to_write(wanted):
+        connection.exec_driver_sql(text)
+
+
+def _begin_to_write(synchronous: str) -> tuple[str, ...]:
+    return f"PRAGMA synchronous={synchronous}", "BEGIN IMMEDIATE"

@@ -47,6 +47,7 @@ class SqlLeases:
         where = machine() + _SINCE + (began(process) or "")
         mine = {"study": self._study, "worker": worker, "machine": where, "process": process}
         with self._access.writing() as connection:
+            connection.execute(schema.worker.delete().where(_of(self._study, [worker])))  # of a try that seemed to fail
             connection.execute(schema.worker.insert().values(**mine, beat=self._access.now))
         self._attended.append(worker)
         self._hold()
@@ -73,7 +74,7 @@ class SqlLeases:
     def lost(self, workers: Collection[int]) -> set[int]:
         """Those that left, whose process is gone, if it was on this machine, or whose last sign of life is too old."""
         columns = schema.worker.c
-        age = self._access.now - columns.beat
+        age = self._access.now - self._access.since(columns.beat)
         query = sa.select(columns.worker, columns.machine, columns.process, age).where(_of(self._study, workers))
         with self._access.reading() as connection:
             rows = connection.execute(query).all()
@@ -84,13 +85,15 @@ class SqlLeases:
 
 def _lives(where: str, process: int, age: float, *, connected: bool) -> bool:
     """Whether a worker lives, of a process on some machine, so many seconds after its last sign of life."""
+    if not (isinstance(where, str) and isinstance(process, int) and isinstance(age, float)):  # a damaged row
+        return connected
     place, _, start = where.partition(_SINCE)
     if place != machine():
-        return connected or age <= LEASE_SECONDS
+        return connected or abs(age) <= LEASE_SECONDS  # a sign of life from the future: the clock was set back since
     found = began(process)
     if found and start:
         return found == start
-    return found is not None and age <= LEASE_SECONDS  # it may be another process of the same number
+    return found is not None and abs(age) <= LEASE_SECONDS  # it may be another process of the same number
 
 
 def _of(study: int, workers: Collection[int]) -> sa.ColumnElement[bool]:

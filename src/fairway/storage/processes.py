@@ -12,13 +12,11 @@ from pathlib import Path
 @cache
 def machine() -> str:
     """This machine, boot and process namespace: where process numbers mean the same."""
-    parts = [socket.gethostname(), f"{uuid.getnode():x}"]
     try:
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
-        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{socket.gethostname()} {boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:  # not Linux
-        pass
-    return " ".join(parts)
+        return f"{socket.gethostname()} {uuid.getnode():x}"  # without a network, another one in each process
 
 
 def began(process: int) -> str | None:
@@ -29,6 +27,8 @@ def began(process: int) -> str | None:
     >>> began(os.getpid()) == began(os.getpid()), began(2**22 + 1)
     (True, None)
     """
+    if not isinstance(process, int) or process < 1:  # what a damaged database may say; kill would ask a whole group
+        return None
     try:
         state, *rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         return None if state in "ZX" else rest[18]  # a zombie is over; the 22nd field is the start, in ticks after boot

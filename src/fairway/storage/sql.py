@@ -2,28 +2,38 @@
 
 Appends are serialised by the study's row, which holds the length of its log: it is locked before a position is taken,
 so no event becomes visible before those ahead of it. What only one event may have is a unique column. Listing studies
-and trials reads the small events and never the reports.
+and trials reads the small events and never the reports. Whatever is read is checked (`chain`): each row by its
+checksum, what follows another as a chain, and all of it by the length of the log.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from fairway.engine.events import Event, Reported, Told, claim, from_json, to_json
+from fairway.engine.event_json import to_text
+from fairway.engine.events import Event, Reported, Told, claim
 from fairway.errors import StorageError, UsageError
-from fairway.storage import schema
+from fairway.storage import chain, schema, snapshots
 from fairway.storage.access import BUSY_MS, Access, public
+from fairway.storage.chain import Row
 from fairway.storage.leases import SqlLeases
+from fairway.storage.statements import Statement
+from fairway.storage.transcript import Transcript
 
 __all__ = ["Database", "SqlLog", "Stored", "public"]
 
 _AT_ONCE = 500  # trials in one query
+
+
+class _Refused(Exception):  # noqa: N818 - nobody outside sees it
+    """A row is there already that only one event may have."""
 
 
 class Stored(NamedTuple):
@@ -35,18 +45,20 @@ class Stored(NamedTuple):
 
 
 class Database:
-    """The studies at one URL; with `reading`, it must be there already, and nothing is ever written to its studies."""
+    """The studies at one URL.
+
+    With `reading`, it must be there already, nothing is ever written to it, and an older schema is read as it is.
+    """
 
     def __init__(self, url: str, *, reading: bool = False) -> None:
         self.url = url
         self.access = Access(url, reading=reading)
         self._reading = reading
         with self.access.talking("opened"):
-            self._open_in_turn()
-        if reading:
-            self.access.only_read()
+            self.version = self._open_in_turn()
+        self.access.stay()
 
-    def _open_in_turn(self) -> None:
+    def _open_in_turn(self) -> int:
         """Open it when no other process is creating it: SQLite does not wait for that by itself."""
         patience = time.monotonic() + BUSY_MS / 1000
         while True:
@@ -58,51 +70,125 @@ class Database:
                     raise
                 time.sleep(0.05)
 
-    def _open(self) -> None:
-        """Create the tables, or make sure that they are of this version."""
-        engine, shown = self.access.engine, self.access.shown
+    def _open(self) -> int:
+        """Create the tables, or make sure that they are of this version; when only reading, which one they are of."""
+        engine = self.access.engine
         if self._reading and not sa.inspect(engine).has_table(schema.schema.name):
-            raise UsageError(f"{shown}: there are no fairway studies in this database")
-        if not self.access.is_sqlite or not sa.inspect(engine).has_table(schema.schema.name):
+            raise UsageError(f"{self.access.shown}: there are no fairway studies in this database")
+        if not self._reading and not (self.access.is_sqlite and sa.inspect(engine).has_table(schema.schema.name)):
             schema.tables.create_all(engine)
-        with engine.begin() as connection:
-            version = connection.execute(sa.select(schema.schema.c.version)).scalar()
-            if version is None:
+        if not self._reading and not self._said() and not self._has_studies():
+            with self.access.writing() as connection:
                 connection.execute(schema.schema.insert().values(version=schema.VERSION))
-            elif version > schema.VERSION:
-                raise StorageError(
-                    f"{shown} was written by a newer fairway (schema {version}, this one knows {schema.VERSION}); "
-                    "update fairway"
-                )
-            else:
-                for older in range(version, schema.VERSION):
-                    for statement in schema.MIGRATIONS[older](engine.dialect.name):
-                        connection.exec_driver_sql(statement)
-                    connection.execute(schema.schema.update().values(version=older + 1))
+        version = self._version()
+        if self._reading or version == schema.VERSION:
+            return version
+        with self.access.writing() as connection:
+            found = connection.execute(sa.select(schema.schema.c.version).with_for_update()).scalar_one()
+            for older in range(found, schema.VERSION):  # none if another process was quicker
+                schema.MIGRATIONS[older](connection)
+            connection.execute(schema.schema.update().values(version=schema.VERSION))
+        return schema.VERSION
+
+    def _version(self) -> int:
+        """The version of the schema, by its number and by its tables."""
+        needed = schema.tables.tables.keys() - {schema.snapshot.name}  # which is made when it is first needed
+        missing = sorted(needed - set(sa.inspect(self.access.engine).get_table_names()))
+        if missing:
+            raise self.access.damaged(f"it has no table {missing[0]}")
+        columns = sa.inspect(self.access.engine).get_columns(schema.event.name)
+        said, shape = self._said(), schema.shape([column["name"] for column in columns])
+        if said != {shape}:
+            said = self._said()  # another process may have migrated it meanwhile
+        newer = [version for version in said if isinstance(version, int) and version > schema.VERSION]
+        if newer:
+            raise StorageError(
+                f"{self.access.shown} was written by a newer fairway (schema {newer[0]}, this one knows "
+                f"{schema.VERSION}); update fairway"
+            )
+        if said not in ({shape}, set()) or not said and self._has_studies():  # it is made a moment before it is said
+            shown = ", ".join(sorted(repr(version)[:20] for version in said)) or "none"
+            raise self.access.damaged(f"it says that its schema is {shown}, and its tables are those of schema {shape}")
+        return shape
+
+    def _said(self) -> set[Any]:
+        with self.access.reading() as connection:
+            return set(connection.execute(sa.select(schema.schema.c.version)).scalars())
+
+    def _has_studies(self) -> bool:
+        with self.access.reading() as connection:
+            return connection.execute(sa.select(schema.study.c.id)).first() is not None
 
     def log(self, name: str, *, create: bool = True) -> SqlLog:
         """The log of a study; made if it is not there, unless `create` is False."""
-        study = schema.study
-        with self.access.reading() as connection:
-            found = connection.execute(sa.select(study.c.id).where(study.c.name == name)).scalar()
+        found = self._find(name)
         if found is None:
             if not create:
                 known = ", ".join(repr(each.name) for each in self.studies()[:8]) or "none"
                 raise UsageError(f"{self.access.shown} has no study {name!r}; it has {known}")
-            try:
-                with self.access.writing() as connection:
-                    row = study.insert().values(name=name, created=time.time(), length=0).returning(study.c.id)
-                    found = connection.execute(row).scalar_one()
-            except IntegrityError:  # somebody else was as quick
-                return self.log(name)
-        return SqlLog(self.access, found)
+            found = self._create(name)
+        return SqlLog(self.access, found, name, version=self.version, keep=not self._reading)
+
+    def _find(self, name: str) -> int | None:
+        """The number of a study."""
+        for row, stored in self._rows(schema.study.c.name == name):
+            if not isinstance(stored.events, int):
+                raise self.access.damaged(f"the length of the study {name!r} is {stored.events!r}")
+            return row
+        return None
+
+    def _create(self, name: str) -> int:
+        self.studies()  # of which none is damaged, so that none can be the one that is meant
+        study, created = schema.study, time.time()
+        sums = {"checksum": chain.study_checksum(name, created)}
+        try:
+            with self.access.writing() as connection:
+                self._refuse_orphans(connection)
+                row = study.insert().values(name=name, created=created, length=0, **sums).returning(study.c.id)
+                return int(connection.execute(row).scalar_one())
+        except IntegrityError:
+            found = self._find(name)  # somebody else was as quick
+            if found is None:
+                raise self.access.damaged(f"it refuses the name {name!r}, which no study has") from None
+            return found
+
+    def check(self) -> None:
+        """Make sure that each study's length fits its last event, and that no events are left of one that is gone."""
+        study, event = schema.study.c, schema.event.c
+        last = sa.select(sa.func.max(event.position)).where(event.study == study.id).scalar_subquery()
+        with self.access.reading() as connection:
+            for name, length, place in connection.execute(sa.select(study.name, study.length, last)):
+                known = place is None or isinstance(place, int)
+                if not known or length != (0 if place is None else place + 1):
+                    raise self.access.damaged(
+                        f"the length of the study {name!r} is {length!r}; its last event is number {place!r}"
+                    )
+            self._refuse_orphans(connection)
+
+    def _refuse_orphans(self, connection: sa.Connection) -> None:
+        event, known = schema.event.c, sa.select(schema.study.c.id)
+        there = sa.select(sa.func.min(event.study).label("study")).cte("there", recursive=True)
+        after = sa.select(sa.func.min(event.study)).where(event.study > there.c.study).scalar_subquery()
+        there = there.union_all(sa.select(after).where(there.c.study.is_not(None)))  # from one study to the next
+        those = sa.select(there.c.study).where(there.c.study.is_not(None), there.c.study.not_in(known)).limit(1)
+        if connection.execute(those).first() is not None:
+            raise self.access.damaged("it has events of a study that is gone")
 
     def studies(self) -> list[Stored]:
         """All studies, by name."""
-        study = schema.study
-        columns = sa.select(study.c.name, study.c.created, study.c.length).order_by(study.c.name)
+        return [stored for _, stored in self._rows()]
+
+    def _rows(self, *which: sa.ColumnElement[bool]) -> list[tuple[int, Stored]]:
+        """Studies with their numbers, by name; each row is checked."""
+        study = schema.study.c
+        own = study.checksum if self.version >= schema.CHECKSUMS else sa.null()
+        columns = sa.select(study.id, study.name, study.created, study.length, own).where(*which).order_by(study.name)
         with self.access.reading() as connection:
-            return [Stored(*row) for row in connection.execute(columns)]
+            rows = connection.execute(columns).all()
+        for _, name, created, _, checksum in rows:
+            if self.version >= schema.CHECKSUMS and checksum != chain.study_checksum(name, created):
+                raise self.access.damaged(f"the row of the study {str(name)[:80]!r} does not match its checksum")
+        return [(number, Stored(name, created, length)) for number, name, created, length, _ in rows]
 
     def delete(self, name: str) -> None:
         """Remove a study and its log."""
@@ -114,26 +200,42 @@ class Database:
 
 
 class SqlLog:
-    """One study's events; `study` is its number in the database."""
+    """One study's events; `study` is its number in the database. With `keep`, what is read or written is remembered."""
 
-    def __init__(self, access: Access, study: int) -> None:
+    def __init__(
+        self, access: Access, study: int, name: str, *, version: int = schema.VERSION, keep: bool = True
+    ) -> None:
         self.study = study
         self.leases = SqlLeases(access, study)
-        self._access = access
-        self._lengthen = (
-            schema.study.update()
-            .where(schema.study.c.id == study)
-            .values(length=schema.study.c.length + sa.bindparam("more"))
-            .returning(schema.study.c.length)
-        )
-        event = schema.event.c
-        bodies = sa.select(event.body).where(event.study == study).order_by(event.position)
-        self._since = bodies.where(event.position >= sa.bindparam("since"))
-        self._small = self._since.where(event.kind != Reported.__name__, event.position < sa.bindparam("length"))
-        self._reports = bodies.where(
-            event.kind == Reported.__name__, event.trial.in_(sa.bindparam("trials", expanding=True))
-        )
-        self._length = sa.select(schema.study.c.length).where(schema.study.c.id == study)
+        self.transcript = Transcript() if keep else None
+        self._access, self._name = access, name
+        self.file = access.file  # checkpoints are kept beside it
+        self._chained = version >= schema.CHECKSUMS
+        self._tip = 0, ""  # a position, and the checksum of the event before it
+        event, length, dialect = schema.event.c, schema.study.c.length, access.engine.dialect
+        more = schema.study.update().values(length=length + sa.bindparam("more"))
+        self._lengthen = Statement(more.where(schema.study.c.id == study).returning(length), dialect)
+        insert = import_module(f"sqlalchemy.dialects.{dialect.name}").insert(schema.event)  # only what it is loads
+        self._insert = Statement(insert.on_conflict_do_nothing(), dialect, ["study", *Row._fields])
+        there = schema.columns(version)
+        since = event.position >= sa.bindparam("since")
+        both = schema.study.outerjoin(schema.event, (event.study == schema.study.c.id) & since)
+        all_since = sa.select(length, *there).select_from(both).where(schema.study.c.id == study)
+        all_since = all_since.order_by(event.position)
+        self._since = Statement(all_since, dialect)
+        self._first_since = Statement(all_since.limit(sa.bindparam("most")), dialect)
+        those = sa.select(*there).where(event.study == study).order_by(event.position)
+        marks = sa.case((event.kind == chain.REPORTED, sa.literal(" ") + sa.cast(event.trial, sa.Text)), else_="")
+        differs = sa.func.coalesce(sa.func.substr(event.checksum, chain.DIGITS + 1) != marks, sa.true())
+        odd = differs if self._chained else sa.false()  # of a wrong kind or trial, as its checksum tells
+        self._small = those.where(since, (event.kind != chain.REPORTED) | odd, event.position < sa.bindparam("length"))
+        self._odd = those.where(since, odd).limit(1)
+        self._searched: int | None = None  # from there on no event is missing or of a wrong kind or trial
+        self._reports = those.where(event.kind == chain.REPORTED)
+        self._has_trials = version >= schema.TRIALS
+        from_there = sa.select(sa.func.count()).where(event.study == study, since).scalar_subquery()
+        last = sa.select(sa.func.max(event.position)).where(event.study == study).scalar_subquery()
+        self._length = sa.select(length, from_there, last).where(schema.study.c.id == study)
 
     def append(self, events: Sequence[Event]) -> int | None:
         durable = any(isinstance(event, Told) for event in events)
@@ -143,39 +245,164 @@ class SqlLog:
                 "kind": type(event).__name__,
                 "claim": claim(event),
                 "trial": getattr(event, "number", None),
-                "body": json.dumps(to_json(event), allow_nan=False, separators=(",", ":")),
+                "body": to_text(event),
             }
             for event in events
         ]
         try:
-            with self._access.writing(durable=durable) as connection:
-                length = connection.execute(self._lengthen, {"more": len(rows)}).scalar()
-                if length is None:
+            with self._access.adding(durable=durable) as cursor:
+                found = self._lengthen.run(cursor, {"more": len(rows)}).fetchall()
+                if not found:
                     raise StorageError("the study was deleted while it ran; what it told is gone with it")
+                length = found[0][0]
+                first = length - len(rows)
                 for i, row in enumerate(rows):
-                    row["position"] = length - len(rows) + i
-                if rows:
-                    connection.execute(schema.event.insert(), rows)
-        except IntegrityError:
+                    row["position"] = first + i
+                tip = chain.sealed(self.study, rows, self._before(cursor, first))
+                if rows and self._insert.run_for(cursor, rows) < len(rows):
+                    raise _Refused  # noqa: TRY301 - which rolls back
+        except _Refused:
+            self._check_refusal([row["claim"] for row in rows if row["claim"] is not None])
             return None
+        self._tip = length, tip
+        if self.transcript is not None:
+            self.transcript.note(self, length - len(rows), [row["body"] for row in rows])
         return int(length)
 
+    def _before(self, cursor: DBAPICursor, position: int) -> str:
+        """The checksum of the event before a position."""
+        tip = self._tip  # another thread may read on
+        if tip[0] == position or not position:
+            return tip[1] if position else ""
+        found = self._found(cursor, position - 1, 1)
+        checksum = Row(*found[0][1:]).checksum if found else None
+        if not isinstance(checksum, str):
+            raise self._damaged(f"event {position - 1} has no checksum, or is missing")
+        return checksum
+
+    def _check_refusal(self, claims: Sequence[str]) -> None:
+        """Make sure that an append was refused because a claim is taken, and not for the place where it would go."""
+        event = schema.event.c
+        taken = sa.select(event.position).where(event.study == self.study, event.claim.in_(claims)).limit(1)
+        with self._access.reading() as connection:
+            if len(set(claims)) == len(claims) and connection.execute(taken).first() is None:
+                raise self._damaged("its length is less than the number of its events")
+
     def read(self, since: int = 0, most: int | None = None) -> Sequence[Event]:
-        return self._read(self._since if most is None else self._since.limit(most), since=since)
+        rows, tip = self._rows(since, most), self._tip
+        events = self._events(rows, tip[1] if tip[0] == since else None)
+        if rows and self._chained:
+            self._tip = since + len(rows), rows[-1].checksum or ""
+        if self.transcript is not None:
+            self.transcript.note(self, since, [row.body for row in rows])
+        return events
+
+    def bodies(self, since: int, most: int) -> Sequence[str]:
+        """Some events from a position on as JSON, checked and not decoded."""
+        rows = self._rows(since, most)
+        self._check(rows, None)
+        return [row.body for row in rows]
+
+    def _rows(self, since: int, most: int | None) -> list[Row]:
+        """Rows from a position on: all that the length of the log says are there."""
+        with self._access.finding() as cursor:
+            found = self._found(cursor, since, most)
+        length = found[0][0] if found else since
+        rows = [Row(*row) for _, *row in found if row[0] is not None]
+        if not isinstance(length, int):
+            raise self._damaged(f"its length is {length!r}")
+        for due, row in enumerate(rows, since):
+            if row.position != due:
+                raise self._damaged(f"event {due} is missing")
+        expected = max(length - since, 0)
+        if found and len(rows) != (expected if most is None else min(most, expected)):
+            raise self._damaged(f"its length is {length}, and the last event is number {since + len(rows) - 1}")
+        return rows
+
+    def _found(self, cursor: DBAPICursor, since: int, most: int | None) -> Sequence[Any]:
+        """The length of the log with each row from a position on; once without a row if there is none."""
+        if most is None:
+            return self._since.run(cursor, {"since": since}).fetchall()
+        return self._first_since.run(cursor, {"since": since, "most": most}).fetchall()
 
     def summary(self, since: int = 0) -> tuple[Sequence[Event], int]:
         with self._access.reading() as connection:
-            length = connection.execute(self._length).scalar()
+            length = self._whole_since(connection, since)
+            rows = connection.execute(self._small, {"since": since, "length": length}).all()
+        return [self._event(Row(*row)) for row in rows], length
+
+    def _whole_since(self, connection: sa.Connection, since: int) -> int:
+        """The length of the log, of which no event from a position on is missing."""
+        length, count, last = connection.execute(self._length, {"since": since}).one_or_none() or (None, 0, 0)
         if length is None:
             raise StorageError("the study was deleted")
-        return self._read(self._small, since=since, length=length), length
+        right = isinstance(length, int) and last == (length - 1 if length else None)
+        if not right or count != max(length - since, 0):
+            raise self._damaged(f"its length is {length!r}, the last event is number {last!r}, or one is missing")
+        return int(length)
 
     def reports(self, numbers: Collection[int]) -> Sequence[Reported]:
-        wanted, found = sorted(numbers), list[Event]()
-        for i in range(0, len(wanted), _AT_ONCE):
-            found += self._read(self._reports, trials=wanted[i : i + _AT_ONCE])
-        return [event for event in found if isinstance(event, Reported)]
-
-    def _read(self, query: sa.Select[Any], **values: Any) -> Sequence[Event]:
+        wanted, found = sorted(numbers), list[Row]()
         with self._access.reading() as connection:
-            return [from_json(json.loads(body)) for body in connection.execute(query, values).scalars()]
+            if wanted:
+                self._search(connection, wanted[0])
+            if not self._has_trials:
+                found += [Row(*row) for row in connection.execute(self._reports)]
+                wanted = []
+            for i in range(0, len(wanted), _AT_ONCE):
+                some = self._reports.where(schema.event.c.trial.in_(wanted[i : i + _AT_ONCE]))
+                found += [Row(*row) for row in connection.execute(some)]
+        events = [self._event(row) for row in found]
+        return [event for event in events if isinstance(event, Reported) and event.number in numbers]
+
+    def _search(self, connection: sa.Connection, number: int) -> None:
+        """Make sure once that the reports since a trial began are all found by their kind and trial."""
+        event = schema.event.c
+        began = sa.select(event.position).where(event.study == self.study, event.claim == f"asked {number}")
+        since = connection.execute(began).scalar() or 0
+        if self._searched is not None and since >= self._searched:
+            return  # and `summary` has found whatever came after that
+        self._whole_since(connection, since)
+        for row in connection.execute(self._odd, {"since": since}).all():  # which says what is wrong
+            self._event(Row(*row))
+        self._searched = since
+
+    # What follows from the first events
+
+    def mark(self, position: int) -> str | None:
+        """The checksum of the event before a position as it reads now, which follows from all before it."""
+        if not self._chained:
+            return None
+        with self._access.finding() as cursor:
+            found = self._found(cursor, position - 1, 1)
+        return None if not found or found[0][1] is None else chain.checksum(self.study, Row(*found[0][1:]))
+
+    def keep(self, parts: Mapping[str, bytes]) -> None:
+        snapshots.keep(self._access, self.study, parts)
+
+    def kept(self, names: Collection[str] | None = None) -> Mapping[str, bytes]:
+        return snapshots.kept(self._access, self.study, names)
+
+    def _events(self, rows: Iterable[Row], before: str | None) -> list[Event]:
+        """The events of rows that follow each other."""
+        self._check(rows, before)
+        return [self._decoded(row) for row in rows]
+
+    def _check(self, rows: Iterable[Row], before: str | None) -> None:
+        """Refuse rows that do not follow each other, after one with that checksum if it is known."""
+        if self._chained:
+            for row, damage in chain.links(self.study, rows, before):
+                if damage:
+                    raise self._damaged(f"{row} cannot be trusted: {damage}")
+
+    def _event(self, row: Row) -> Event:
+        return self._events([row], None)[0]
+
+    def _decoded(self, row: Row) -> Event:
+        try:
+            return row.event(trusted=self._chained)
+        except UsageError as error:
+            raise self._damaged(f"{row} is no event of a fairway log") from error
+
+    def _damaged(self, what: str) -> StorageError:
+        return self._access.damaged(f"in the study {self._name[:80]!r}, {what}")

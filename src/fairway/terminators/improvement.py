@@ -14,6 +14,7 @@ import numpy as np
 
 from fairway.checks import checked, fraction, positive_finite, whole
 from fairway.history import History
+from fairway.models.blas import one_thread
 from fairway.seeds import stream
 from fairway.terminators.terminator import ModelBased, Verdict, compared, trials, usable
 
@@ -69,10 +70,11 @@ def _next_trial(history: History) -> dict[str, float]:
     from fairway.terminators.surrogate import Surrogate  # noqa: PLC0415 - SciPy loads slowly
 
     rows = usable(history)
-    surrogate = Surrogate(history, rows, rows)
-    gain, chance = surrogate.improvement()
     rng = stream(history.seed, len(history), "terminator")
-    found = surrogate.highest(gain, rng, history.first(len(history)).is_new)
+    with one_thread():
+        surrogate = Surrogate(history, rows, rows)
+        gain, chance = surrogate.improvement()
+        found = surrogate.highest(gain, rng, history.first(len(history)).is_new)
     if found is None:  # every configuration has been tried
         return {"expected improvement": 0.0, "probability of improvement": 0.0}
     x, expected = found

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fairway.checks import checked, flag, fraction, number, positive_finite, whole
 from fairway.errors import UsageError
 from fairway.history import History
+from fairway.models.blas import one_thread
 from fairway.seeds import stream
 from fairway.terminators.terminator import ModelBased, Verdict, best_feasible, compared, trials, usable
 
@@ -104,12 +105,13 @@ class RegretBound(ModelBased):
         rows = order if Transform(history.gap[rows]).flat else rows
         if Transform(history.gap[rows]).flat:
             return math.inf
-        surrogate = Surrogate(history, rows, order, power=0.0 if self.log else 1.0, warp=self._WARP)
         width = self.width(len(history.space), t)
+        rng = stream(history.seed, len(history), "terminator")
+        with one_thread():
+            surrogate = Surrogate(history, rows, order, power=0.0 if self.log else 1.0, warp=self._WARP)
+            found = surrogate.highest(surrogate.optimism(width), rng, lambda x: surrogate.is_plausible(x, width))
         mean, deviation = surrogate.feasible
         lowest = float((mean - width * deviation).min())
-        rng = stream(history.seed, len(history), "terminator")
-        found = surrogate.highest(surrogate.optimism(width), rng, lambda x: surrogate.is_plausible(x, width))
         if found is not None:
             lowest = min(lowest, -found[1])
         upper, lower = surrogate.transform.inverse(np.array([(mean + width * deviation).min(), lowest]))

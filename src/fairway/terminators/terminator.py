@@ -175,7 +175,7 @@ def all_of(*terminators: Terminator) -> Terminator:
 
 def best_feasible(history: History) -> int | None:
     """The row of the best feasible trial, or None."""
-    best = int(history.order[0]) if len(history) else -1
+    best = int(history.top(1)[0]) if len(history) else -1
     return best if best >= 0 and history.feasible[best] else None
 
 

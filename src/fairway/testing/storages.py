@@ -11,23 +11,28 @@ from typing import Any
 
 import numpy as np
 
+from fairway.engine.event_json import to_json
 from fairway.engine.events import (
     Asked,
+    Carried,
     Ended,
     Enqueued,
     Event,
     Judged,
+    LimitsChanged,
     Noted,
     Opened,
+    Remeasured,
+    Removed,
     Reported,
     Revived,
+    Saved,
     Sealed,
     Searched,
     Surveyed,
     Tested,
     Told,
     claim,
-    to_json,
 )
 from fairway.engine.log import Log
 from fairway.feasibility import Checkpoint
@@ -73,10 +78,16 @@ def _events() -> list[Event]:
         Ended("2 trials were run", 4.0),
         Noted(1, {"größe": 0.1}, 5.0),
         Noted(None, {"text": "naïve"}, 5.5),
+        LimitsChanged(0, [{"kind": "AtMost", "metric": "größe", "threshold": 0.1 + 0.2}], ["größe"], 5.7),
         Searched("AAAAAAAAAAAAAAAAAAAAAA==", ["ä", "b"]),
         Surveyed(0, [1, 2], [0.1, 0.1 + 0.2], [[0.5], [math.inf]], [[None], [0.1]], cuts=True),
+        Remeasured(0, 2, (None, 0.1 + 0.2), (None, math.nan), best, None, best, 17, 5.75),
         Sealed(0, [(0, 2, 0.1 + 0.2, (math.inf,), (None,))], 0.95, 1, 10, None, None, 7, 6.0),
+        Saved(0, 2, "/größe/trial-0-step-2-0123abcd.pt", 7.5),
+        Removed(["/größe/trial-0-step-2-0123abcd.pt"]),
         Tested(0, 0, {"größe": {"kind": "exact", "value": 1.0}}, {"größe": 1.0}, None, 7.0),
+        Carried(0, {"event": "Opened", "worker": 0, "config": {"name": "älter", "lacked": {}}}),
+        Carried(0, {"event": "Asked", "number": 0, "params": {"größe": 0.1}, "at": 1.5, "worker": 0, "queued": False}),
     ]
 
 
@@ -86,6 +97,8 @@ def _check_reading(log: Log) -> None:
     for start, end in ((0, 1), (1, 4), (4, len(events))):
         length = log.append(events[start:end])
         assert length == end, f"{name}.append returned {length}; the new length, {end}, is expected"
+    length = log.append([])
+    assert length == len(events), f"{name}.append([]) returned {length}; the length, {len(events)}, is expected"
     for since in range(len(events) + 2):
         _check_same(f"{name}.read({since})", log.read(since), events[since:])
         for most in (0, 1, 3, 99):

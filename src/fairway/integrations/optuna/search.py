@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -14,11 +15,12 @@ from optuna.trial import FrozenTrial, TrialState
 
 from fairway.engine.events import Reported
 from fairway.errors import SpaceExhausted, UsageError
+from fairway.integrations.optuna.conditions import inferred
 from fairway.integrations.optuna.table import (
     Table,
     checkpoint_of,
     constraints_of,
-    distribution_of,
+    distributions_of,
     excess,
     history_of,
     objective_of,
@@ -30,6 +32,7 @@ from fairway.samplers.random import Random
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
 from fairway.seeds import fresh_seed, stream
+from fairway.space import Declared, Space
 from fairway.stoppers.never import Never
 from fairway.study import Study
 from fairway.terminators.terminator import Terminator
@@ -139,11 +142,23 @@ def _varying(search_space: IntersectionSearchSpace, study: optuna.Study) -> dict
     return {name: each for name, each in search_space.calculate(study).items() if not each.single()}
 
 
-def from_optuna(study: optuna.Study, *, metric: str = "value", **settings: Any) -> Study:
+def from_optuna(
+    study: optuna.Study,
+    *,
+    metric: str = "value",
+    space: Declared | None = None,
+    constraints: Sequence[Constraint] | None = None,
+    **settings: Any,
+) -> Study:
     """A study of ours with the finished trials of an Optuna study; `settings` are those of `fw.Study`.
 
-    Options of categories that are not JSON scalars become their index. Parameters that only some of its trials have are
-    refused: fairway declares a space, with `when=`, before it searches.
+    Options of categories that are not JSON scalars become their index. If some parameters are not in all of its trials,
+    or have another range in some, the conditions (`when=`) are found in the trials; where the trials do not tell, or
+    tell the wrong ones, declare the `space`: each trial must fit it. Curves keep their steps, so that `rebuild` ends at
+    the right one; if Optuna's began at 0, each is one more here.
+
+    Optuna knows how far a trial is beyond a limit, and not the limit. So each limit is 0 here, and new trials report
+    that distance too. Give the real ones as `constraints=[fw.AtMost("eod", 0.25)]` instead.
 
     >>> import fairway as fw, optuna
     >>> optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -157,29 +172,52 @@ def from_optuna(study: optuna.Study, *, metric: str = "value", **settings: Any) 
     finished = [trial for trial in trials if trial.state.is_finished() and trial.params]
     if not finished:
         raise UsageError("the Optuna study has no finished trial: there is nothing to carry over")
-    common = finished[0].distributions
-    for trial in finished:
-        different = set(trial.distributions) ^ set(common)
-        if different or trial.distributions != common:
-            name = min(different) if different else next(n for n in common if trial.distributions[n] != common[n])
-            raise UsageError(
-                f"parameter {name!r} is not the same in all trials of the Optuna study (trial {trial.number}); "
-                "declare the space in fairway, with when=, and enqueue the trials that matter"
-            )
-    table, constraints = Table.of(common, scalars=True), constraints_of(finished)
+    table = inferred(finished) if space is None else _declared(space, finished)
+    limits = _limits(constraints_of(finished), constraints)
     rules: dict[str, Any] = {name: settings.pop(name, None) for name in ("sampler", "stopper", "terminator")}
-    objective, listed = objective_of(study, metric), list(constraints.values())
+    objective, listed = objective_of(study, metric), list(limits.values())
     loader = Study(table.space, objective, listed, sampler=Random(), stopper=Never(), **settings)
+    if loader.owner.ledger.courses:
+        known = f"the study {loader.name!r} in this storage has {len(loader.owner.ledger.courses)} trials already"
+        raise UsageError(f"from_optuna: {known}; continue it with fw.load_study(url, name), or give another name")
+    shift = int(any(0 in trial.intermediate_values for trial in finished))  # here steps start at 1
     for trial in finished:
-        _carry(loader, trial, table.to_ours(trial.params), metric, constraints)
+        _carry(loader, trial, table.to_ours(trial.params), metric, limits, shift)
     settings |= rules | {"storage": loader.log, "seed": loader.seed}
     return Study(table.space, objective, listed, **settings)
 
 
+def _limits(found: Mapping[str, Constraint], given: Sequence[Constraint] | None) -> dict[str, Constraint]:
+    """The constraints of the trials, with the limits that the user gave."""
+    limits = dict(found)
+    for one in given or ():
+        if not isinstance(one, Constraint) or one.metric not in found:
+            known = ", ".join(found) or "none"
+            raise UsageError(f"from_optuna(constraints=[{one!r}]): no trial has that constraint; they have: {known}")
+        limits[one.metric] = one
+    return limits
+
+
+def _declared(declared: Declared, finished: Sequence[FrozenTrial]) -> Table:
+    """A space that the user declared, which every trial must fit."""
+    space = Space(declared)
+    for trial in finished:
+        try:
+            space.check(trial.params)
+        except UsageError as error:
+            raise UsageError(f"trial {trial.number} of the Optuna study does not fit the space: {error}") from None
+    return Table(space, {name: each for trial in finished for name, each in trial.distributions.items()}, ())
+
+
 def _carry(
-    study: Study, trial: FrozenTrial, params: Mapping[str, Value], metric: str, constraints: Mapping[str, Constraint]
+    study: Study,
+    trial: FrozenTrial,
+    params: Mapping[str, Value],
+    metric: str,
+    constraints: Mapping[str, Constraint],
+    shift: int,
 ) -> None:
-    """Repeat a trial of Optuna here; a pruned one becomes a stopped one."""
+    """Repeat a trial of Optuna here, with its curve; a pruned one becomes a stopped one."""
     study.enqueue(params)
     ours = study.ask()
     if trial.user_attrs:
@@ -188,13 +226,16 @@ def _carry(
     if checkpoint is None:
         study.tell(ours, failed=f"{trial.state.name.lower()} in Optuna")
         return
-    known = {name: value for name, value in zip(constraints, checkpoint.values, strict=True) if value is not None}
+    pairs = zip(constraints.values(), checkpoint.values, strict=True)
+    known = {one.metric: one.threshold + one.sign * value for one, value in pairs if value is not None}
+    curve = {step + shift: value for step, value in sorted(trial.intermediate_values.items()) if math.isfinite(value)}
+    same = [step for step, value in curve.items() if value == checkpoint.objective]
+    end = same[0] if same else max(curve, default=1)  # where its value was measured
+    for step, value in ({**curve, end: checkpoint.objective}).items():
+        ours.report({metric: value, **(known if step == end else {})}, step=step)
     if trial.state == TrialState.PRUNED:
-        ours.report({metric: checkpoint.objective, **known}, step=checkpoint.step)
         ours.driver.cut("pruned in Optuna")
-        study.tell(ours)
-    else:
-        study.tell(ours, {metric: checkpoint.objective, **known})
+    study.tell(ours)
 
 
 def to_optuna(study: Study, storage: Any = None, name: str | None = None) -> optuna.Study:
@@ -213,6 +254,7 @@ def to_optuna(study: Study, storage: Any = None, name: str | None = None) -> opt
     objective, constraints = study.problem.objective, study.problem.constraints
     direction: Literal["maximize", "minimize"] = "maximize" if objective.sign < 0 else "minimize"
     there = optuna.create_study(storage=storage, study_name=name or study.name, direction=direction)
+    distributions = distributions_of(study.space)
     curves: dict[int, dict[int, float]] = {}
     for event in study.log.read(0):
         if isinstance(event, Reported):
@@ -231,7 +273,7 @@ def to_optuna(study: Study, storage: Any = None, name: str | None = None) -> opt
                 state=states[record.status],
                 value=None if record.status == "failed" else record.metrics.get(objective.metric),
                 params=dict(record.params),
-                distributions={key: distribution_of(study.space[key]) for key in record.params},
+                distributions={name: distributions[key] for name, key in study.space.active(record.params).items()},
                 intermediate_values=curves.get(record.number, {}),
                 user_attrs={**({"reason": record.reason} if record.reason else {}), **record.notes},
                 system_attrs={"constraints": list(over.values())} if over else {},

@@ -15,7 +15,7 @@ from fairway.errors import UsageError
 from fairway.feasibility import Checkpoint
 from fairway.history import Columns, History
 from fairway.integrations.bridge import as_choice
-from fairway.parameters import Choice, Float, Int, Parameter, Value
+from fairway.parameters import Choice, Float, Int, Parameter, Value, identity
 from fairway.problem import AtMost, Constraint, Maximize, Minimize, Objective, Problem
 from fairway.space import Space
 
@@ -42,8 +42,9 @@ class Table(NamedTuple):
 
     def to_ours(self, params: Mapping[str, Any]) -> dict[str, Value]:
         return {
-            name: int(each.to_internal_repr(params[name])) if name in self.indexed else params[name]
-            for name, each in self.distributions.items()
+            name: int(self.distributions[name].to_internal_repr(value)) if name in self.indexed else value
+            for name, value in params.items()
+            if name in self.distributions
         }
 
     def to_theirs(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,6 +72,24 @@ def distribution_of(parameter: Parameter) -> BaseDistribution:
     kind: Any = FloatDistribution if isinstance(parameter, Float) else IntDistribution
     distribution: BaseDistribution = kind(parameter.low, parameter.high, log=parameter.log, step=parameter.step)
     return distribution
+
+
+def distributions_of(space: Space) -> dict[str, BaseDistribution]:
+    """Each coordinate of a space as Optuna's.
+
+    In Optuna a number may have another range in each trial; a category has the same options in all.
+    """
+    found: dict[str, BaseDistribution] = {}
+    for name, branches in space.declared.items():
+        options = [option for branch in branches if isinstance(branch, Choice) for option in branch.options]
+        whole = Choice([*{identity(option): option for option in options}.values()]) if options else None
+        kinds = {(type(branch), getattr(branch, "log", None)) for branch in branches}
+        if len(kinds) > 1:
+            raise UsageError(
+                f"parameter {name!r} has branches of several kinds, which Optuna does not hold: use to_frame"
+            )
+        found |= {key: distribution_of(whole or space[key]) for key in space if space.name_of(key) == name}
+    return found
 
 
 def objective_of(study: optuna.Study, metric: str = "value") -> Objective:

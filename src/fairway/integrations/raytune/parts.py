@@ -6,7 +6,6 @@ Each holds a bridge, a study of ours whose trials have Tune's ids and report by 
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,15 +25,14 @@ from fairway.errors import SpaceExhausted, UsageError
 from fairway.integrations.bridge import Bridge
 from fairway.integrations.raytune.report import MEASURED, Board
 from fairway.integrations.raytune.spaces import Table
+from fairway.logs import logger
 from fairway.parameters import Parameter, Value
 from fairway.problem import Problem
 from fairway.samplers.sampler import Sampler
-from fairway.space import Space
+from fairway.space import Declared, Space
 from fairway.stoppers.stopper import Stopper
 from fairway.study import Study
 from fairway.terminators.terminator import Terminator
-
-logger = logging.getLogger("fairway")
 
 
 class TuneBridge(Bridge[str]):
@@ -197,7 +195,7 @@ class SamplerSearch(Searcher):  # type: ignore[misc]
         sampler: Sampler,
         problem: Problem,
         *,
-        space: Space | Mapping[str, Parameter] | None = None,
+        space: Declared | None = None,
         seed: int | None = None,
     ) -> None:
         _check_parts(self, sampler, Sampler, problem)
@@ -275,7 +273,8 @@ class TerminatorStopper(TuneStopper, Callback):  # type: ignore[misc]
 
     def __init__(self, terminator: Terminator, problem: Problem, space: Space | Mapping[str, Any]) -> None:
         _check_parts(self, terminator, Terminator, problem)
-        is_ours = all(isinstance(part, Parameter) for part in space.values())
+        parts = [each for part in space.values() for each in (part if isinstance(part, list | tuple) else [part])]
+        is_ours = all(isinstance(part, Parameter) for part in parts)
         self._table = Table.of({}, Space(space)) if is_ours else Table.of(space)
         self._bridge = TuneBridge(problem, self._table.space, terminator=terminator)
         self.reason = ""

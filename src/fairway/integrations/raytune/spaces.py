@@ -37,7 +37,7 @@ class Table(NamedTuple):
             if parameters:
                 name = min(parameters)
                 raise UsageError(f"parameter {name!r} is in param_space, and space= was given: use one of them")
-            return cls(space, {name: (name,) for name in space}, {}, constants)
+            return cls(space, {name: (name,) for name in space.names}, {}, constants)
         if not parameters:
             raise UsageError("param_space has nothing to search for: give it domains, such as tune.uniform(0, 1)")
         options = {

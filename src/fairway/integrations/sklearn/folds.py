@@ -22,12 +22,16 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_method_params, _num_samples
 
 from fairway import feasibility
+from fairway.checks import fraction
 from fairway.constraints import model_size
+from fairway.engine.record import TrialRecord
+from fairway.engine.remeasurement import alone_metrics
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.evidence import Evidence
 from fairway.folds import Folds
 from fairway.fresh import cost_evidence, cost_metric
+from fairway.integrations.sklearn.options import Options
 from fairway.measured import Measured
 from fairway.study import Study
 
@@ -48,11 +52,14 @@ class Scoring:
         return self.scorer(model, data, *(() if truth is None else (truth,)), **params)
 
 
-def group_scorer(metric: Callable[..., float], column: str | int | None = None) -> GroupScorer:
+def group_scorer(
+    metric: Callable[..., float], column: str | int | None = None, *, threshold: float | None = None
+) -> GroupScorer:
     """A scorer from a metric of groups, metric(truth, predicted, sensitive_features=), as in `fairway.constraints`.
 
     `column` is the name or the position of the column that holds the groups. Without it, pass them beside the data:
-    `search.fit(X, y, sensitive_features=groups)`.
+    `search.fit(X, y, sensitive_features=groups)`. With a `threshold`, the metric judges the decisions that you make at
+    it: the positive class where its probability is at least that. Without one, those of `predict`.
 
     >>> import numpy as np
     >>> from sklearn.dummy import DummyClassifier
@@ -62,7 +69,7 @@ def group_scorer(metric: Callable[..., float], column: str | int | None = None) 
     >>> float(scorer(DummyClassifier().fit(data, labels), data, labels))
     0.0
     """
-    return GroupScorer(metric, column)
+    return GroupScorer(metric, column, None if threshold is None else fraction(threshold, "threshold"))
 
 
 @dataclass(frozen=True)
@@ -71,11 +78,23 @@ class GroupScorer:
 
     metric: Callable[..., float]
     column: str | int | None = None
+    threshold: float | None = None
 
     def __call__(self, estimator: Any, data: Any, truth: Any, *, sensitive_features: Any = None) -> float:
         """The metric of an estimator's predictions."""
         groups = self.groups(data, sensitive_features)
-        return _number(self.metric(truth, estimator.predict(data), sensitive_features=groups))
+        return _number(self.metric(truth, self.decided(estimator, data), sensitive_features=groups))
+
+    def decided(self, estimator: Any, data: Any) -> Any:
+        """What an estimator decides for each row, by `predict` or at the threshold."""
+        if self.threshold is None:
+            return estimator.predict(data)
+        if not hasattr(estimator, "predict_proba"):
+            raise UsageError(f"threshold={self.threshold}: {type(estimator).__name__} has no predict_proba")
+        probability = np.asarray(estimator.predict_proba(data))
+        if probability.shape[1:] != (2,):
+            raise UsageError(f"threshold={self.threshold}: two classes are expected, not {probability.shape[1]}")
+        return np.asarray(estimator.classes_)[(probability[:, 1] >= self.threshold).astype(int)]
 
     def groups(self, data: Any, sensitive_features: Any = None) -> Any:
         """The group of each row: those of the column, or else those that came beside the data."""
@@ -87,8 +106,9 @@ class GroupScorer:
                 f"{name} needs the groups: group_scorer({name}, column=...), or fit(X, y, sensitive_features=groups)"
             )
         try:
-            if hasattr(data, "iloc"):
-                return data[self.column] if self.column in data.columns else data.iloc[:, self.column]
+            if hasattr(data, "columns"):  # a table of pandas or polars
+                name = self.column if self.column in data.columns else data.columns[self.column]
+                return data[name]
             table = data.toarray() if hasattr(data, "toarray") else np.asarray(data)
             return table[:, self.column]  # type: ignore[index]
         except (IndexError, KeyError, TypeError, ValueError):
@@ -154,6 +174,7 @@ class CrossValidation:
     objective: Scoring
     constraints: Sequence[Scoring]
     fit_params: Mapping[str, Any]
+    options: Options
 
     def __post_init__(self) -> None:
         # Some scores are undefined on a fold with a single class: those folds come first, so that the number of folds
@@ -175,7 +196,7 @@ class CrossValidation:
 
     def train(self, params: Mapping[str, Any], rows: Any) -> Any:
         """The estimator with these parameters, trained on some rows."""
-        model = clone(self.estimator).set_params(**params)
+        model = clone(self.estimator).set_params(**self.options.params(params))
         data, truth = _safe_split(model, self.data, self.truth, rows)
         fit_params = _check_method_params(self.data, params=dict(self.fit_params), indices=rows)
         return model.fit(data, **fit_params) if truth is None else model.fit(data, truth, **fit_params)
@@ -250,10 +271,12 @@ class _Progress:
         if all(len(scored) == len(self._scores) for scored in self._constraints.values()):
             self._models.clear()
         folds = Folds(list(known.values()), **self._sizes)
-        errors = [value.error for value in known.values() if isinstance(value, Measured)]
-        if len(errors) < len(known) or not math.isfinite(folds.mean):
+        values = [value for value in known.values() if isinstance(value, Measured)]
+        if len(values) < len(known) or not math.isfinite(folds.mean):
             return folds
-        return Measured(folds.mean, float(np.nanmax([folds.noise, math.hypot(*errors) / len(errors)])))
+        own = math.hypot(*(value.error for value in values)) / len(values)
+        note = next((value.note for value in reversed(values) if value.note), "")
+        return Measured(folds.mean, float(np.nanmax([folds.noise, own])), note=note)
 
     def notes(self) -> dict[str, Any]:
         """What `results_of` reads: one value per fold, None if there is none or none that JSON can hold."""
@@ -271,12 +294,13 @@ class _Progress:
         }
 
 
-def results_of(study: Study, folds: int) -> dict[str, Any]:
+def results_of(study: Study, folds: int, options: Options) -> dict[str, Any]:
     """`cv_results_`: one row per configuration, in the order tried; NaN for folds that were not run or not scored.
 
     Columns beside scikit-learn's: `split0_test_<constraint>` and `mean_test_<constraint>`, `n_folds`, `status`,
-    `reason` and `feasible` (1, 0, or NaN if unknown). `rank_test_score` ranks feasible configurations by score, then
-    the others.
+    `reason` and `feasible` (objects: True, False, or None if unknown). `rank_test_score` ranks feasible configurations
+    by score, then the others. Of a constraint that was measured again, alone, the log has the new mean only: that is
+    `mean_test_<constraint>`, and its folds and their spread are NaN.
     """
     records = study.trials
     columns: dict[str, Any] = {}
@@ -284,23 +308,39 @@ def results_of(study: Study, folds: int) -> dict[str, Any]:
         spent = [record.notes.get(f"{role}_seconds", []) for record in records]
         columns[f"mean_{role}_time"] = np.array([np.mean(times) if times else np.nan for times in spent])
         columns[f"std_{role}_time"] = np.array([np.std(times) if times else np.nan for times in spent])
-    for name in study.space:
+    columns |= {f"param_{name}": None for name in study.space.names}
+    columns["params"] = tried = [options.params(record.params) for record in records]
+    for name in study.space.names:
         filled = np.empty(len(records), dtype=object)
-        filled[:] = [record.params.get(name) for record in records]
-        columns[f"param_{name}"] = np.ma.MaskedArray(filled, mask=[name not in record.params for record in records])
-    columns["params"] = [dict(record.params) for record in records]
+        for i, params in enumerate(tried):
+            filled[i] = params.get(name)
+        columns[f"param_{name}"] = np.ma.MaskedArray(filled, mask=[name not in params for params in tried])
     _add_scores(columns, "score", [record.notes.get("scores", []) for record in records], folds)
     for name in study.problem.metrics[1:]:
         _add_scores(columns, name, [record.notes.get("limits", {}).get(name, []) for record in records], folds)
+    for i, step in study.owner.ledger.remeasured:
+        if records[i].step == step:
+            _take_newer(columns, records[i], alone_metrics(study.problem), folds)
     columns["n_folds"] = np.isfinite([columns[f"split{k}_test_score"] for k in range(folds)]).sum(axis=0)
     columns["status"] = np.array([record.status for record in records], dtype=object)
     columns["reason"] = np.array([record.reason for record in records], dtype=object)
-    columns["feasible"] = np.array([np.nan if each.feasible is None else float(each.feasible) for each in records])
+    columns["feasible"] = np.array([record.feasible for record in records], dtype=object)
     history = study.history
-    order = feasibility.order(history.loss, np.where(history.partial, np.nan, history.violation))
+    away = feasibility.distances(study.problem, history.bounds, history.violation)
+    order = feasibility.order(history.loss, np.where(history.partial, np.nan, away))
     ranks = columns["rank_test_score"] = np.full(len(records), len(records), dtype=np.int32)  # running ones are last
     ranks[history.number[order]] = np.arange(1, len(order) + 1)
     return columns
+
+
+def _take_newer(columns: dict[str, Any], record: TrialRecord, metrics: Sequence[str], folds: int) -> None:
+    """Put the values that count into the row of a configuration that was measured again."""
+    for name in metrics:
+        value, mean = record.metrics[name], columns[f"mean_test_{name}"]
+        if value is not None and not math.isclose(value, mean[record.number]):
+            mean[record.number] = value
+            for column in (f"std_test_{name}", *(f"split{k}_test_{name}" for k in range(folds))):
+                columns[column][record.number] = np.nan
 
 
 def _add_scores(columns: dict[str, Any], name: str, rows: list[list[float | None]], folds: int) -> None:

@@ -58,7 +58,7 @@ class FreshEvidence:
             found: Evidence = scorer.evidence(model, rows.data, rows.truth, **scoring.params)
             return found
         if isinstance(scorer, GroupScorer) and scorer.metric in METRICS:
-            return self._decisions(scoring, model.predict(rows.data))
+            return self._decisions(scoring, scorer.decided(model, rows.data))
         proportion = self._proportion(scoring, model)
         if proportion is not None:
             return proportion

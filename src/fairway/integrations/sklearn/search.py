@@ -9,40 +9,42 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
-from sklearn.metrics import check_scoring, get_scorer
 from sklearn.utils import check_random_state, get_tags, indexable
+from sklearn.utils._set_output import _safe_set_output
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from fairway.checks import whole
 from fairway.engine.certificate import Certificate
+from fairway.engine.obstacles import obstacles
 from fairway.engine.record import Best
 from fairway.errors import StudyFailed, UsageError
-from fairway.fresh import cost_metric
+from fairway.feasibility import nearest
 from fairway.integrations.bridge import reopened
-from fairway.integrations.sklearn.folds import (
-    CostScorer,
-    CrossValidation,
-    Scorer,
-    Scoring,
-    results_of,
-    splits_of,
-    takes,
-)
+from fairway.integrations.sklearn.folds import CrossValidation, Scorer, Scoring, results_of, splits_of
 from fairway.integrations.sklearn.fresh import FreshEvidence
-from fairway.integrations.sklearn.rows import Rows, checked_share, keep_back, splits_within, tell_searched
-from fairway.parameters import Parameter
-from fairway.problem import Constraint, Maximize, Problem
+from fairway.integrations.sklearn.options import Options, SearchSpace
+from fairway.integrations.sklearn.rows import (
+    Rows,
+    checked_share,
+    keep_back,
+    refuse_other_rows,
+    splits_within,
+    tell_searched,
+)
+from fairway.integrations.sklearn.scorings import route, scorings_of
+from fairway.problem import Constraint, Maximize
+from fairway.runners.callbacks import Callback
 from fairway.samplers.sampler import Sampler
-from fairway.space import Space
 from fairway.stoppers.ace import ACE
 from fairway.stoppers.pilot import Pilot
 from fairway.stoppers.stopper import Stopper
 from fairway.study import Study
 from fairway.terminators.regret import RegretBound
 from fairway.terminators.terminator import Terminator
+from fairway.text import number
 
 _UP_TO_ONE = (  # how scikit-learn names scores that are 1 at best
     *("accuracy", "average_precision", "balanced_accuracy", "d2", "explained_variance", "f1", "jaccard", "matthews"),
@@ -70,13 +72,17 @@ def _delegate(method: str) -> Any:
 class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Finds the parameters with the best cross-validated score among the feasible, and trains the estimator with them.
 
-    `space` maps parameters of the estimator to `fw.Float`, `fw.Int` and `fw.Choice`; each metric of `constraints` has
-    its scorer in `scorers`, called as scorer(estimator, X, y), or given by name ("recall"). Folds are steps: a hopeless
+    `space` maps parameters of the estimator to `fw.Float`, `fw.Int` and `fw.Choice`, to a list of options, such as
+    tuples or estimators, or to a dict of options by name; the log keeps names. Each metric of `constraints` has its
+    scorer in `scorers`, called as scorer(estimator, X, y), or given by name ("recall"). Folds are steps: a hopeless
     configuration is stopped after a few, and constraints are scored only when that is worth its cost. The search ends
-    after `trials` configurations or `timeout` seconds, or on Ctrl-C with the best so far; with `terminator="cv"` (that
-    is, `RegretBound("cv")`) also when the possible gain is below the noise of cross-validation. By default the sampler
-    is c-TPE, and the stopper is `ACE` with a terminator, `Pilot` without. `workers` train in processes of their own.
-    The whole search is in `study_`.
+    after `trials` configurations or `timeout` seconds; with `terminator="cv"` (that is, `RegretBound("cv")`) also when
+    the possible gain is below the noise of cross-validation. By default the sampler is c-TPE, and the stopper is `ACE`
+    with a terminator, `Pilot` without. So many `workers` train a configuration each, in processes of their own; that is
+    called n_jobs elsewhere; `progress=False` prints no progress. The whole search is in `study_`; after Ctrl-C, which
+    is raised, `study_`, `cv_results_` and `best_params_` have what was found so far. With a `storage`, such as
+    "sqlite:///search.db", the search is kept under its `name`, and `fit` on the same rows resumes it until it has
+    `trials` configurations.
 
     With `certify=0.25`, a quarter of the rows (of each class and group) takes no part in the search. At the end
     candidates, each fitted once on all other rows, are tested on them from safe to bold. The best that passed becomes
@@ -103,7 +109,7 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
     def __init__(
         self,
         estimator: Any,
-        space: Space | Mapping[str, Parameter],
+        space: SearchSpace,
         *,
         scoring: str | Scorer | None = None,
         constraints: Sequence[Constraint] | Constraint = (),
@@ -115,6 +121,10 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         stopper: Stopper | None = None,
         terminator: Terminator | Literal["cv"] | None = "cv",
         workers: int = 1,
+        callbacks: Sequence[Callback] = (),
+        progress: bool = True,
+        storage: str | None = None,
+        name: str = "study",
         random_state: Any = None,
         refit: bool = True,
         certify: float | None = None,
@@ -132,6 +142,10 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         self.stopper = stopper
         self.terminator = terminator
         self.workers = workers
+        self.callbacks = callbacks
+        self.progress = progress
+        self.storage = storage
+        self.name = name
         self.random_state = random_state
         self.refit = refit
         self.certify = certify
@@ -151,7 +165,7 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
             raise UsageError(f"{type(self.estimator).__name__} requires y to be passed, but the target y is None")
         share = checked_share(self.certify, self.confidence, constraints)
         data, truth = indexable(X, y)
-        fit_params, split_params = self._route(params, scorings, _num_samples(data))
+        fit_params, split_params = route(self, params, scorings, _num_samples(data))
         every = searching = Rows(data, truth, fit_params, split_params, scorings)
         cv, evaluate = self.cv, None
         if share is not None:
@@ -161,21 +175,29 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
             cv = splits_within(places, cv)
         splits = splits_of(cv, self.estimator, searching.data, searching.truth, searching.split)
         objective, *constraints = searching.scorings
+        data, truth = searching.data, searching.truth
         work = CrossValidation(
-            self.estimator, searching.data, searching.truth, splits, objective, constraints, searching.fit
+            self.estimator, data, truth, splits, objective, constraints, searching.fit, self._options
         )
+        if self.storage is not None:
+            refuse_other_rows(study, searching, splits)
         self.study_, self.scorer_, self.n_splits_ = study, objective.scorer, len(splits)
         self.multimetric_ = False
         try:
-            study.optimize(work, trials=self.trials, timeout=self.timeout, workers=self.workers)
+            self._search(study, work)
         except StudyFailed as failed:
             raise (failed.__cause__ or failed) from None
+        except KeyboardInterrupt:
+            self.cv_results_ = results_of(study, self.n_splits_, self._options)
+            if study.best is not None:
+                self._choose(study.best)
+            raise
         undefined = max((record.notes.get("undefined", 0) for record in study.trials), default=0)
         if undefined:
             folds = "1 fold shows" if undefined == 1 else f"{undefined} folds show"
             said = f"{folds} one class only, where {objective.name} is not defined: left out of {len(splits)}"
             warnings.warn(said, stacklevel=2)
-        self.cv_results_ = results_of(study, self.n_splits_)
+        self.cv_results_ = results_of(study, self.n_splits_, self._options)
         if study.best is None:
             return self._without_best(study)
         self._choose(study.best)
@@ -185,17 +207,31 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
             self._keep(*self._trained(Rows(X, y, fit_params, {}, ())))
         return self
 
+    def _search(self, study: Study, work: CrossValidation) -> None:
+        """Run the configurations that are missing."""
+        done = sum(n for status, n in study.counts.items() if status != "running")
+        left = None if self.trials is None else whole(self.trials, "trials") - done
+        if left is None or left > 0:
+            study.optimize(
+                work,
+                trials=left,
+                timeout=self.timeout,
+                workers=self.workers,
+                callbacks=self.callbacks,
+                progress=self.progress,
+            )
+
     def _choose(self, chosen: Best | Certificate) -> None:
         """Take a configuration as the best."""
         objective, *limits = self.study_.problem.metrics
-        self.best_index_, self.best_params_ = chosen.number, dict(chosen.params)
+        self.best_index_, self.best_params_ = chosen.number, self._options.params(chosen.params)
         self.best_score_ = chosen.metrics[objective]
         self.best_limits_ = {name: chosen.metrics[name] for name in limits}
 
     def _trained(self, rows: Rows, params: Mapping[str, Any] | None = None) -> tuple[Any, float]:
         """The estimator with these parameters, by default the best, trained on rows; and the seconds it took."""
         began = time.perf_counter()
-        model = clone(self.estimator).set_params(**(self.best_params_ if params is None else params))
+        model = clone(self.estimator).set_params(**clone(self.best_params_ if params is None else params, safe=False))
         model = model.fit(rows.data, **rows.fit) if rows.truth is None else model.fit(rows.data, rows.truth, **rows.fit)
         return model, time.perf_counter() - began
 
@@ -211,11 +247,18 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         trained: dict[int, tuple[Any, float]] = {}
 
         def model(best: Best) -> Any:
-            trained[best.number] = self._trained(searching, best.params)
+            trained[best.number] = self._trained(searching, self._options.params(best.params))
             return trained[best.number][0]
 
         try:
-            found = self.study_.certify(evaluate, models=model, confidence=self.confidence, rows=rows, progress=False)
+            found = self.study_.certify(
+                evaluate,
+                models=model,
+                confidence=self.confidence,
+                rows=rows,
+                progress=False,
+                callbacks=self.callbacks,
+            )
             self.certificate_ = found
             if found.certified:
                 self._choose(found)
@@ -226,40 +269,11 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
                 self._keep(*(trained.get(self.best_index_) or self._trained(searching)))
 
     def _scorings(self) -> list[Scoring]:
-        """The objective's scorer, then the constraints'."""
-        if isinstance(self.estimator, type) or not hasattr(self.estimator, "fit"):
-            raise TypeError(f"estimator={self.estimator!r}: an estimator with a fit method is expected")
-        if not hasattr(self.estimator, "get_params"):
-            raise TypeError(f"estimator={self.estimator!r} has no get_params: inherit it from sklearn's BaseEstimator")
-        if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
-            raise UsageError(
-                f"scoring={self.scoring!r}: one score is expected, as a name or a function; constraints have scorers"
-            )
-        if not isinstance(self.scorers, Mapping | None):
-            raise UsageError(f"scorers={self.scorers!r}: a scorer for each constraint, by name, is expected")
-        name = self.scoring if isinstance(self.scoring, str) else "score"
-        scorings = [Scoring(name, check_scoring(self.estimator, scoring=self.scoring), "scorer")]
-        given, wanted = dict(self.scorers or {}), Problem(Maximize(name), self.constraints).metrics[1:]  # type: ignore[arg-type]
-        for metric in wanted:
-            if metric == "score":
-                raise UsageError("a constraint is called 'score': so is the objective in cv_results_; choose another")
-            if metric not in given:
-                raise UsageError(f"the constraint on {metric!r} has no scorer: scorers={{{metric!r}: ...}}")
-        for metric in given:
-            if metric not in wanted:
-                there = ", ".join(wanted) or "none"
-                raise UsageError(f"scorers: there is no constraint on {metric!r}; there are {there}")
-        for metric in wanted:
-            scorer = get_scorer(given[metric]) if isinstance(given[metric], str) else given[metric]
-            scorer = CostScorer(scorer) if callable(scorer) and cost_metric(scorer) else scorer
-            if not callable(scorer):
-                raise UsageError(f"scorers: {metric!r} is {scorer!r}: a function of (estimator, X, y) is expected")
-            scorings.append(Scoring(metric, scorer, f"scorer of {metric}"))
-        return scorings
+        return scorings_of(self.estimator, self.scoring, self.constraints, self.scorers)
 
     def _study(self, metric: str) -> Study:
-        space, known = Space(self.space), self.estimator.get_params()
-        for name in space:
+        self._options, known = Options(self.space), self.estimator.get_params()
+        for name in self._options.space.names:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(known))}"
@@ -270,45 +284,16 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         # A certificate may go to a configuration that is safer than the best: then all have their constraints scored.
         usual = (Pilot if terminator is None else ACE)(skip=self.certify is None)
         return Study(
-            space,
+            self._options.space,
             Maximize(metric, best=best),
             copy.deepcopy(self.constraints),  # which keep what they have computed
             sampler=self.sampler,
             stopper=usual if self.stopper is None else self.stopper,
             terminator=terminator,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            storage=self.storage,
+            name=self.name,
+            seed=None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1)),
         )
-
-    def _route(
-        self, params: Mapping[str, Any], scorings: Sequence[Scoring], rows: int
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Give each scorer its arguments; those left for the estimator's `fit`, and for splitting."""
-        for_fit, name = dict(params), "sensitive_features"
-        if _routing_enabled():
-            routed = process_routing(self, "fit", **params)
-            for scoring in scorings:
-                scoring.params = dict(routed[scoring.role].score)
-            for_fit, for_split = dict(routed.estimator.fit), dict(routed.splitter.split)
-        else:
-            takers = [scoring for scoring in scorings if name in for_fit and takes(scoring.scorer, name)]
-            for scoring in takers:
-                scoring.params = {name: for_fit[name]}
-            if name in for_fit and not takes(self.estimator.fit, name):
-                del for_fit[name]
-                if not takers:
-                    raise UsageError(f"no scorer takes {name}: make one with fairway.integrations.sklearn.group_scorer")
-            for_split = {"groups": for_fit.pop("groups")} if "groups" in for_fit else {}
-        tables = dict[int, Any]()  # by the mapping's id
-        for scoring in scorings:
-            if name in scoring.params:
-                groups = scoring.params[name]
-                if isinstance(groups, Mapping):  # columns by name become one table for all scorers
-                    columns = [np.asarray(column, dtype=object) for column in groups.values()]
-                    groups = tables.setdefault(id(groups), np.column_stack(columns))
-                if _num_samples(groups) != rows:
-                    raise UsageError(f"{name} has {_num_samples(groups)} rows and X has {rows}: as many are expected")
-                scoring.params = {**scoring.params, name: groups}
-        return for_fit, for_split
 
     def get_metadata_routing(self) -> MetadataRouter:
         """The arguments that each part takes, for scikit-learn's metadata routing."""
@@ -322,17 +307,16 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         return router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
 
     def _without_best(self, study: Study) -> ConstrainedSearchCV:
-        """Say which configuration came nearest: nothing is feasible."""
-        if study.ended == "interrupted":
-            raise KeyboardInterrupt
-        said, history = f"none of {len(study.trials)} configurations", study.history
-        if history.infeasible.any():
-            closest = int(history.number[np.nanargmin(np.where(history.infeasible, history.violation, np.nan))])
+        """Say which configuration came nearest, and which limit stands in the way: nothing is feasible."""
+        said, courses = f"none of {len(study.trials)} configurations", study.owner.ledger.courses
+        known = {k: course.checkpoint for k, course in enumerate(courses) if course.checkpoint is not None}
+        closest = nearest(study.problem, known)
+        if closest is not None:
             record = study.trials[closest]
-            shown = ", ".join(f"{name} {value:.4g}" for name, value in record.metrics.items() if value is not None)
+            parts = [f"{name} {'not measured' if v is None else number(v)}" for name, v in record.metrics.items()]
             said += (
-                f" is within the limits; the nearest had {shown} with {dict(record.params)}: "
-                "loosen a limit, widen the space, or search longer (study_ keeps all of it)"
+                f" is within the limits; the nearest had {', '.join(parts)} with {dict(record.params)}: "
+                f"{obstacles(study.problem, courses, study.owner.referee.saved)[0]} (study_ keeps all of it)"
             )
         else:
             said += f" had all {self.n_splits_} folds when the search ended ({study.ended}): give it more time"
@@ -347,6 +331,13 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         if _routing_enabled():
             params = dict(process_routing(self, "score", **params).scorer.score)
         return float(self.scorer_(self.best_estimator_, X, y, **params))
+
+    def set_output(self, *, transform: Literal["default", "pandas", "polars"] | None = None) -> ConstrainedSearchCV:
+        """Choose what `transform` returns, as of any transformer."""
+        for model in (self.estimator, getattr(self, "best_estimator_", None)):
+            if model is not None:
+                _safe_set_output(model, transform=transform)
+        return self
 
     predict = _delegate("predict")
     predict_proba = _delegate("predict_proba")

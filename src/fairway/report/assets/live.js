@@ -48,7 +48,7 @@
     showSummary(page.study);
     const trials = new Trials(byId("trials"), page.columns,
       { href: (number) => `/trial?${query}&number=${number}`, newest: true });
-    const charts = new Charts(byId("charts"));
+    const charts = new Charts(byId("charts"), trials);
     let last = page.last, badge = JSON.stringify(page.study.badge);
 
     // Pictures are asked for one answer at a time, while somebody looks; some take longer and come less often.

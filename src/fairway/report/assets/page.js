@@ -79,8 +79,10 @@ const fairway = (() => {
       byId("configuration-title").textContent = `The ${kind} configuration: trial ${count(shipped.number)}`;
       showConfiguration(section, shipped);
     }
-    byId("later").hidden = !study.later.length;
-    showLines(byId("later").querySelector("tbody"), study.later);
+    for (const id of ["changes", "later"]) {
+      byId(id).hidden = !study[id].length;
+      showLines(byId(id).querySelector("tbody"), study[id]);
+    }
   }
 
   function showLines(body, lines) {
@@ -179,8 +181,9 @@ const fairway = (() => {
   }
 
   class Charts {
-    constructor(container) {
+    constructor(container, trials) {
       this.container = container;
+      this.trials = trials;  // which a chart with sliders tells of
       this.cards = new Map();
       this.sight = new IntersectionObserver((entries) => {
         for (const entry of entries) {
@@ -210,6 +213,7 @@ const fairway = (() => {
         card.stale = true;
         card.title.textContent = chart.title;
         card.caption.textContent = chart.caption;
+        card.explorer?.show(chart.moves);
         if (this.container.children[place] !== card.element) {
           this.container.insertBefore(card.element, this.container.children[place] || null);
         }
@@ -235,12 +239,19 @@ const fairway = (() => {
         seen: false, stale: true, drawn: false,
       };
       card.plot.style.minHeight = `${chart.layout.height || 400}px`;
+      if (chart.moves) card.explorer = this.explorer(card);
       card.element = make("figure", { class: "card", "aria-labelledby": heading, "data-chart": chart.name },
-        card.title, card.caption, card.plot);
+        card.title, card.caption, card.explorer?.element, make("div", { class: "stage" }, card.plot, card.explorer?.over));
       card.element.card = card;
       this.cards.set(chart.name, card);
       this.sight.observe(card.element);
       return card;
+    }
+
+    explorer(card) {
+      const link = (number) => this.trials.link(number, `trial ${count(number)}`);
+      return new Explorer({ make, brief, link, params: (number) => this.trials.params(number) },
+        () => { if (card.drawn) card.explorer.place(card.plot); });
     }
 
     async draw(card) {
@@ -265,6 +276,8 @@ const fairway = (() => {
       Plotly.react(card.plot, card.chart.data, layout, {
         responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
       });
+      if (card.explorer && !card.drawn) card.plot.on("plotly_afterplot", () => card.explorer.place(card.plot));
+      card.explorer?.place(card.plot);
       card.drawn = true;
     }
 
@@ -302,8 +315,8 @@ const fairway = (() => {
   // --- the table of trials ---
 
   const STATUS = ["running", "completed", "stopped", "failed"];
-  const STRATA = ["not evaluated", "valid", "invalid"];
-  const STRATUM_ORDER = [2, 0, 1];  // valid, invalid, not evaluated
+  const STRATA = ["not evaluated", "feasible", "infeasible"];
+  const STRATUM_ORDER = [2, 0, 1];  // feasible, infeasible, not evaluated
   const letters = new Intl.Collator("en", { numeric: true });
 
   class Trials {
@@ -346,9 +359,10 @@ const fairway = (() => {
     }
 
     headings() {
-      const cells = this.columns.map((column, i) => make("th", { scope: "col", class: this.align(column) },
+      const cells = this.columns.map((column, i) => make("th", { scope: "col", class: this.align(column), "data-label": column.label },
         make("button", { type: "button", title: column.label, onclick: () => this.order(i) }, column.label)));
       this.table.tHead.replaceChildren(make("tr", null, ...cells));
+      this.table.style.setProperty("--columns", cells.length);  // by which the print chooses its letters
     }
 
     align(column) {
@@ -413,6 +427,17 @@ const fairway = (() => {
       return brief(value);
     }
 
+    link(number, text) {
+      return this.href ? make("a", { href: this.href(number) }, text)
+        : make("button", { type: "button", "aria-label": `trial ${count(number)}, in full`, onclick: () => this.open(this.rows[number]) }, text);
+    }
+
+    params(number) {
+      const row = this.rows[number] || [];
+      return this.columns.flatMap((column, i) =>
+        column.kind !== "param" || (row[i] ?? null) === null ? [] : [[column.label, this.text(row[i], column)]]);
+    }
+
     cell(row, i) {
       const column = this.columns[i], value = row[i];
       const cell = make("td", { class: column.kind === "text" ? "text" : this.align(column) });
@@ -420,8 +445,7 @@ const fairway = (() => {
       const error = this.columns[i + 1]?.kind === "error" ? row[i + 1] : null;
       const text = error === null ? this.text(value, column) : plusMinus(value, error);
       if (column.kind === "trial") {
-        cell.append(this.href ? make("a", { href: this.href(value) }, text)
-          : make("button", { type: "button", "aria-label": `trial ${text}, in full`, onclick: () => this.open(row) }, text));
+        cell.append(this.link(value, text));
       } else if (column.kind === "limits") {
         cell.append(make("span", { class: "mark", "data-role": text }, text));
       } else {
@@ -492,7 +516,7 @@ const fairway = (() => {
     const trials = new Trials(byId("trials"), study.columns, { open: openTrial(study.columns) });
     trials.distinguish(study);
     trials.merge(study.rows);
-    new Charts(byId("charts")).show(study.charts);
+    new Charts(byId("charts"), trials).show(study.charts);
   }
 
   startTheme();

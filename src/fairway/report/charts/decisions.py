@@ -26,10 +26,10 @@ from fairway.text import counted, duration, named, number, shown, unit
 _REASONS = 8  # kinds of them that have a bar of their own
 _VERDICTS = 1500  # that are drawn
 _PALE = 0.4  # the opacity of a bar that is an estimate
-_ENDINGS: dict[Status, Role] = {"completed": "valid", "stopped": "other", "failed": "failed"}
+_ENDINGS: dict[Status, Role] = {"completed": "feasible", "stopped": "other", "failed": "failed"}
 _PACES: dict[str, Role] = {
-    "checks at every step": "valid",
-    "checks once, at the end": "invalid",
+    "checks at every step": "feasible",
+    "checks once, at the end": "infeasible",
     "checks at times": "other",
 }
 
@@ -61,9 +61,9 @@ def spending(study: Study | View) -> Chart:
     trained = {status: sum(course.train_ns for course in ended if course.status == status) for status in _ENDINGS}
     spent: list[tuple[str, float, Role, float]] = [
         *((f"training, {status}", trained[status], role, 1.0) for status, role in _ENDINGS.items()),
-        (f"checks: {paid:,} paid", check, "limit", 1.0),
+        (f"checks: {paid:,} run", check, "limit", 1.0),
         ("training saved", view.ledger.train_saved_ns, "other", _PALE),
-        (f"checks: {saved:,} saved", saved * check / max(paid, 1), "limit", _PALE),
+        (f"checks: {saved:,} skipped", saved * check / max(paid, 1), "limit", _PALE),
     ]
     total, gained = (sum(ns for _, ns, _, opacity in spent if opacity == shade) / 1e9 for shade in (1.0, _PALE))
     size, name = unit(max(ns for _, ns, _, _ in spent) / 1e9)
@@ -73,8 +73,10 @@ def spending(study: Study | View) -> Chart:
     endings = _endings(view)
     panels = [_panel(name, bars)] if bars else []
     panels.append(_panel("trials", endings, whole=True))
-    caption = f"{duration(total)} of training and checks in {counted(len(ended), 'trial')}"
-    caption += f"; about {duration(gained)} saved (pale bars: estimates, at the pace of each trial)" if gained else ""
+    caption = f"{duration(total)} of training and constraint checks in {counted(len(ended), 'trial')}"
+    caption += (
+        f"; about {duration(gained)} saved by early stopping and skipped checks (pale: estimated)" if gained else ""
+    )
     return Chart("spending", title, f"{caption}.", panels, height=130 + 30 * max(len(bars), len(endings)))
 
 
@@ -94,7 +96,7 @@ def _endings(view: View) -> list[_Bar]:
     common = kinds.most_common(_REASONS)
     rest = kinds.total() - sum(n for _, n in common)
     ended: list[tuple[tuple[str, Role], int]] = [
-        (("completed", "valid"), view.counts["completed"]),
+        (("completed", "feasible"), view.counts["completed"]),
         *common,
         (("stopped otherwise", "other"), rest),
         (("failed", "failed"), view.counts["failed"]),
@@ -106,11 +108,15 @@ def reason_kind(view: View, reason: str) -> tuple[str, Role]:
     """What kind of reason a sentence gives: the referee, a run and a simulation each write theirs in one way."""
     broken = []
     for one in view.problem.constraints:
+        if not one.has_limit:
+            if re.search(rf"{re.escape(one.metric)} \S+ {one.breach} ", reason):
+                broken.append(f"{named(one.metric)} beyond what a trial aimed at")
+            continue
         violated = f"{one.breach} {one.threshold:g}"
         if re.search(rf"{re.escape(one.metric)} \S+ {re.escape(violated)}", reason):
             broken.append(f"{named(one.metric)} {violated}")
     if broken:
-        return " and ".join(broken), "invalid"
+        return " and ".join(broken), "infeasible"
     if reason.startswith(f"{view.problem.objective.metric} "):
         return f"behind in {named(view.problem.objective.metric)}", "not evaluated"
     if "timeout" in reason or "budget" in reason:
@@ -137,7 +143,7 @@ def intervals(study: Study | View) -> Chart:
     if not planned.any():
         return empty("intervals", title, "no trial said how many steps it would take")
     if not known.any():
-        return empty("intervals", title, "no check was paid for yet, so its price is unknown")
+        return empty("intervals", title, "no constraint was evaluated yet, so the cost of a check is unknown")
     k = np.flatnonzero(known)
     k = k[thinned(len(k), MOST)]
     total, interval, ratio = total[k], interval[k], ratio[k]
@@ -156,11 +162,11 @@ def intervals(study: Study | View) -> Chart:
     log = bool(total.max() / total.min() > 10)  # noqa: PLR2004
     across = Axis("trial", whole=True) if same else Axis("steps planned, T", log=log)
     caption = f"{np.mean(kind == 0):.0%} of the trials check at every step, {np.mean(kind == 1):.0%} once at the end"
-    caption += "; below the line the first is cheaper by Theorem 1." if p is not None else "."
-    caption += " The price is that of one constraint." if len(constraints) > 1 else ""
+    caption += "; below the line the first is cheaper (ACE, Theorem 1)." if p is not None else "."
+    caption += " The cost is that of one constraint." if len(constraints) > 1 else ""
     early = int(np.count_nonzero(planned & ~known))
-    caption += f" Not shown: {counted(early, 'trial')} that began before a price was known." if early else ""
-    return Chart("intervals", title, caption, [Panel(across, Axis("price of a check in steps, r", log=True), marks)])
+    caption += f" Not shown: {counted(early, 'trial')} begun before that cost was known." if early else ""
+    return Chart("intervals", title, caption, [Panel(across, Axis("cost of a check in steps, r", log=True), marks)])
 
 
 def _boundary(p: float, total: NDArray[np.float64], *, same: bool) -> list[Mark]:
@@ -217,7 +223,7 @@ def regret(study: Study | View) -> Chart:
         marks.append(Points(x[stop], value[stop], "end of the search", "best", size=13, hover=ends))
     if len(x) == 1:
         marks.append(Points(x, value, name, hover=hover))
-    caption = f"{name[0].upper()}{name[1:]}, beside the threshold at which the search ends. The last verdict: "
+    caption = f"{name[0].upper()}{name[1:]}, against the threshold of the stopping criterion. Its last verdict: "
     caption += f"{shown(compared[-1].reason, 160)}."
     return Chart("regret", title, caption, [Panel(Axis("trials finished", whole=True), Axis(name, log=log), marks)])
 

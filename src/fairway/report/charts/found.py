@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fairway.errors import UsageError
 from fairway.report.chart import Axis, Chart, Limit, Line, Panel, Points
-from fairway.report.charts.rows import MOST, Rows, empty, held, outside, span, thinned
+from fairway.report.charts.rows import MOST, Rows, at_best, empty, held, outside, shaded, span, thinned
 from fairway.report.marks import Mark, Role
 from fairway.report.view import View
 from fairway.study import Study
@@ -18,7 +18,7 @@ from fairway.text import counted, limit, named, number, params, plus_minus, unit
 Over: TypeAlias = Literal["trials", "seconds", "cost"]
 _AXES = {"trials": "trials finished", "seconds": "{} since the first trial began", "cost": "{} of training and checks"}
 _IMPROVEMENTS = 800  # that are drawn
-_CERTIFIED = "certified, on fresh rows"
+_CERTIFIED = "certified, on held-out data"
 _WIDE = 100.0  # from such a ratio between large and small values on, a log axis
 
 
@@ -40,13 +40,13 @@ def best(study: Study | View, over: Over = "trials") -> Chart:
         raise UsageError(f"over={over!r}: 'trials', 'seconds' or 'cost' is expected")
     title, courses, finished = f"Best {rows.metric} so far", rows.view.courses, rows.finished
     x, axis = _along(rows, over)
-    limits, sign = bool(rows.view.problem.constraints), rows.view.problem.objective.sign
+    limits, sign = bool(rows.view.problem.limits), rows.view.problem.objective.sign
     free = np.array([peak.objective if (peak := courses[k].peak) else np.nan for k in finished], np.float64)
     valid = np.where(rows.stratum == 1, rows.objective, np.nan)[finished]
     (found, so_far), (ignoring, so_far_ignoring) = _improvements(sign * valid), _improvements(sign * free)
     marks: list[Mark] = []
     if limits and len(ignoring):
-        name = "best ignoring the limits"
+        name = "best ignoring the constraints"
         hover = [
             f"trial {k}, step {peak.step}, {name}\n{number(peak.objective)}\n{params(courses[k].params)}"
             for k in finished[ignoring]
@@ -60,7 +60,7 @@ def best(study: Study | View, over: Over = "trials") -> Chart:
     if not marks:
         return empty("best", title, "no trial has measured the objective yet")
     drawn = span(sign * np.append(so_far, so_far_ignoring))
-    caption = _caption(rows, found, free[ignoring]) + (" The first trials lie outside of the view." if drawn else "")
+    caption = _caption(rows, found, free[ignoring]) + (" The first trials are out of range." if drawn else "")
     return Chart("best", title, caption, [Panel(axis, Axis(rows.metric, span=drawn), marks)])
 
 
@@ -93,14 +93,14 @@ def _steps(
 
 def _caption(rows: Rows, found: NDArray[np.intp], free: NDArray[np.float64]) -> str:
     if not len(found):
-        return f"None of {len(rows.finished):,} trials is known to be within the limits; the line ignores them."
-    k, limits = int(rows.finished[found[-1]]), bool(rows.view.problem.constraints)
+        return f"None of {len(rows.finished):,} trials is known to be feasible; the line ignores the constraints."
+    k, limits = int(rows.finished[found[-1]]), bool(rows.view.problem.limits)
     value = float(rows.objective[k])
-    best = f"On the judging rows, the best {rows.metric} within the limits" if limits else f"The best {rows.metric}"
-    text = f"{best} is {number(value)}, of trial {k}"
+    best = f"The best feasible {rows.metric}" if limits else f"The best {rows.metric}"
+    text = f"{best} is {number(value)}{' on the validation data' if limits else ''}, of trial {k}"
     if limits and len(free):
         gap = abs(float(free[-1]) - value)
-        text += f"; the limits cost {number(gap) if gap else 'nothing'}"
+        text += f"; the constraints cost {number(gap) if gap else 'nothing'}"
     return f"{text}. Each point is an improvement, at the end of its trial."
 
 
@@ -112,7 +112,7 @@ def limits(study: Study | View, constraint: str | None = None) -> Chart:
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], seed=0)
     >>> study.optimize(lambda trial: {"auc": trial.params["x"], "eod": trial.params["x"] / 2}, trials=20)
     >>> [mark.name for mark in plots.limits(study, "eod").panels[0].marks[1:]]
-    ['invalid', 'valid', 'best']
+    ['infeasible', 'feasible', 'best']
     """
     rows = Rows(study)
     names = [one.metric for one in rows.view.problem.constraints]
@@ -121,15 +121,15 @@ def limits(study: Study | View, constraint: str | None = None) -> Chart:
     title = "Objective against constraints"
     chosen = [i for i, name in enumerate(names) if constraint in (None, name)]
     panels = [_panel(rows, i, MOST // len(chosen), titled=i == chosen[0]) for i in chosen]
-    if not any(len(panel.marks) > 1 for panel in panels):
+    if not any(any(isinstance(mark, Points) for mark in panel.marks) for panel in panels):
         return empty("limits", title, "no constraint was measured yet" if names else "the study has no constraints")
     unmeasured = int(np.count_nonzero((rows.stratum == 0) & np.isnan(rows.values[:, chosen]).all(axis=1)))
-    caption = "Each point is the checkpoint that stands for a trial; the tinted side is allowed."
-    caption += f" {counted(unmeasured, 'trial')} without a point: no check was paid for." if unmeasured else ""
+    caption = f"Each point is a trial at {at_best(rows.view.problem)}{shaded(rows.view.problem)}"
+    caption += f" {counted(unmeasured, 'trial')} without a point: constraint not evaluated." if unmeasured else ""
     marks = [mark for panel in panels for mark in panel.marks if isinstance(mark, Points)]
-    caption += " Bars are one error." if any(mark.error is not None for mark in marks) else ""
+    caption += " Error bars are one standard error." if any(mark.error is not None for mark in marks) else ""
     caption += (
-        " The square is the certified model on fresh rows." if any(mark.name == _CERTIFIED for mark in marks) else ""
+        " The square is the certified model on held-out data." if any(mark.name == _CERTIFIED for mark in marks) else ""
     )
     sides = [(rows.values[:, i], panel.x) for i, panel in zip(chosen, panels, strict=True)]
     return Chart("limits", title, caption + outside((rows.objective, panels[0].y), *sides), panels)
@@ -139,34 +139,37 @@ def _panel(rows: Rows, i: int, most: int, *, titled: bool) -> Panel:
     constraint, values = rows.view.problem.constraints[i], rows.values[:, i]
     allowed = "below" if constraint.sign > 0 else "above"
     line = Limit(constraint.threshold, limit(constraint), along="x", allowed=allowed)  # type: ignore[arg-type]
+    lines = [line] if constraint.has_limit else []
     known, error, certified = values[np.isfinite(values)], rows.error(rows.best, i), _certified(rows, i)
     shown = [] if rows.best is None else [values[rows.best] + sign * (error or 0.0) for sign in (-1.0, 1.0)]
     if certified is not None:
         shown += [float(certified.x[0]) + sign * (certified.error or 0.0) for sign in (-1.0, 1.0)]
-    shown = [line.value, *filter(np.isfinite, shown)]
+    shown = [*(one.value for one in lines), *filter(np.isfinite, shown)]
     everything = [*shown, *known.tolist()]
-    low, high = min(everything), max(everything)
+    low, high = min(everything, default=0.0), max(everything, default=0.0)
     log = bool(len(known)) and low > 0 and np.ptp(np.log(np.quantile(known, [0.05, 0.95]))) > np.log(_WIDE)
-    margin = 0.05 * (high - low) or constraint.unit / 10
+    margin = 0.05 * (high - low) or (constraint.unit if lines else abs(high) or 1.0) / 10
     drawn = held(low / 1.2, high * 1.2, log=True) if log else span(known, shown)
     x = Axis(named(constraint.metric), log=bool(log), span=drawn or held(low - margin, high + margin))
     y = Axis(rows.metric if titled else "", span=rows.axis.span)
     marks = rows.scatter(values, np.arange(len(values)), most, error=error)
-    return Panel(x, y, [line, *marks, *([] if certified is None else [certified])])
+    return Panel(x, y, [*lines, *marks, *([] if certified is None else [certified])])
 
 
 def _certified(rows: Rows, i: int) -> Points | None:
     """The certified model: what a constraint came to on the fresh rows, and its objective on the judging rows."""
     certificate = rows.view.certificate
-    if certificate is None or not certificate.certified or not np.isfinite(certificate.findings[i].value):
+    metric = rows.view.problem.constraints[i].metric
+    found = [one for one in certificate.findings if one.constraint.metric == metric] if certificate is not None else []
+    if certificate is None or not certificate.certified or not found or not np.isfinite(found[0].value):
         return None
-    finding, objective = certificate.findings[i], certificate.attempt.candidate.objective
+    finding, objective = found[0], certificate.attempt.candidate.objective
     error = finding.evidence.error if np.isfinite(finding.evidence.error) else None
     name = named(finding.constraint.metric)
     hover = (
         f"trial {certificate.number}, step {certificate.step}, certified\n"
-        f"{name} {plus_minus(finding.value, error)} on {finding.evidence.rows:,} fresh rows\n"
-        f"{rows.metric} {number(objective)} on the judging rows"
+        f"{name} {plus_minus(finding.value, error)} on {finding.evidence.rows:,} held-out rows\n"
+        f"{rows.metric} {number(objective)} on the validation data"
     )
     look = {"symbol": "square", "size": 9.0, "error": error or None, "along": "x"}
     return Points(finding.value, objective, _CERTIFIED, "best", hover=[hover], **look)  # type: ignore[arg-type]

@@ -2,9 +2,14 @@
 
 A random forest learns each metric, then each parameter is shuffled in turn. What a shuffle costs is measured on trials
 that the forest did not learn from, so a parameter that says nothing comes out near zero, however many values it has.
+Columns of random numbers learn along: a parameter that loses no more than they do is below the noise. It is not called
+unimportant where trials were stopped early, since what acts late in a training cannot show in a trial that was cut.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +22,7 @@ from fairway.report.marks import Mark, Role
 from fairway.report.view import View
 from fairway.seeds import stream
 from fairway.study import Study
-from fairway.text import named, number
+from fairway.text import counted, named, number
 
 _POINTS = 9000  # in all panels together
 _PANELS, _AXES = 24, 14  # parameters that are shown
@@ -28,7 +33,14 @@ _FEWEST, _LEARNED = 20, 2000  # trials that a forest learns from
 _TREES, _SHUFFLES = 40, 2
 _WEAK = 0.3  # an R² below which nothing should be read from it
 _BARS, _METRICS = 15, 6
+_PROBES = 5  # columns of random numbers
+_CUT = 0.1  # the share of stopped trials from which on no effect is not taken for no importance
+_LEAST = 0.005  # of R², which the second decimal does not show
+_UNCLEAR = "unclear"
+_NO_VALUE = "no value"
+_CUT_ENDS = ("≤", "≥")  # of an axis that outliers lie beyond
 _OUTSIDE = -0.5  # of the unit cube, where a parameter has no value
+_BELOW = -0.12  # an axis side by side with others, where a trial has no value on it
 
 
 def slices(study: Study | View) -> Chart:
@@ -54,10 +66,12 @@ def slices(study: Study | View) -> Chart:
             apart = stream(0, 0, "jitter").uniform(-0.25, 0.25, len(numbers))
             x = np.floor(rows.cube[numbers, k] * len(parameter.options)) + apart
         else:
-            x = np.array([rows.view.courses[i].params.get(name, np.nan) for i in numbers.tolist()], np.float64)
+            has = ~np.isnan(rows.cube[numbers, k])
+            x = np.full(len(numbers), np.nan)
+            x[has] = [rows.view.courses[i].params[space.name_of(name)] for i in numbers[has].tolist()]
         y = Axis("" if k % min(len(names), 3) else axis.title, span=axis.span)
         panels.append(Panel(_axis(named(name), parameter), y, rows.scatter(x, numbers, most, short=True)))
-    caption = "Each point is a trial; a trial without the parameter has none."
+    caption = f"Each point is a trial at {rows.at_best}. Trials in which the parameter is inactive are left out."
     caption += f" The first {len(names)} of {len(space)} parameters." if len(names) < len(space) else ""
     return Chart("slices", title, caption + outside((rows.objective, axis)), panels)
 
@@ -75,7 +89,7 @@ def _axis(name: str, parameter: Parameter) -> Axis:
 
 
 def parallel(study: Study | View) -> Chart:
-    """Every trial as a line across all parameters and on to its metrics; a gap where it has no such parameter.
+    """Every trial as a line across all parameters and on to its metrics; below an axis where it has no value there.
 
     >>> import fairway as fw
     >>> from fairway.report import plots
@@ -92,11 +106,13 @@ def parallel(study: Study | View) -> Chart:
     order = np.lexsort((loss, rows.stratum[numbers] != 1))
     chosen = numbers[np.union1d(order[:_BEST], thinned(len(numbers), _LINES - _BEST))]
     columns, axes = _columns(rows, chosen)
+    lacking = np.isnan(columns)
+    columns[lacking] = _BELOW
     places = np.arange(columns.shape[1], dtype=np.float64)
     marks: list[Mark] = []
     for here, name, role in rows.layers(chosen):
         hover = [text for text in rows.texts(chosen[here].tolist()) for _ in range(len(places) + 1)]
-        x, y, opacity = *_broken(places, columns[here]), 0.35 if role == "valid" else 0.25
+        x, y, opacity = *_broken(places, columns[here]), 0.35 if role == "feasible" else 0.25
         marks.append(Line(x, y, name, role, "solid", width=1, opacity=opacity, hover=hover))
     if rows.best is not None:
         hover = rows.texts([rows.best], full=True) * (len(places) + 1)
@@ -106,8 +122,18 @@ def parallel(study: Study | View) -> Chart:
     marks.append(Words(places, np.ones(len(places)), labels=[high for _, _, high in axes]))
     drops = ("\n", "\n\n" if len(axes) > _CROWD else "\n")  # every other name a line lower
     ticks = [(float(k), low + drops[k % 2] + name) for k, (name, low, _) in enumerate(axes)]
-    panel = Panel(Axis(ticks=ticks, span=(-0.3, len(places) - 0.7)), Axis(ticks=[], span=(-0.04, 1.1)), marks)
-    caption = "Each line is a trial, from parameter to parameter and on to its metrics; the thick one is the best."
+    beside = Axis(ticks=[], span=(-0.04, 1.1))
+    if lacking.any():
+        beside = Axis(ticks=[(_BELOW, _NO_VALUE)], span=(_BELOW - 0.04, 1.1))
+    panel = Panel(Axis(ticks=ticks, span=(-0.3, len(places) - 0.7)), beside, marks)
+    caption = f"Parallel coordinates: a line is a trial, across its parameters to its metrics at {rows.at_best}."
+    caption += " The thick line is the best." if rows.best is not None else ""
+    parameters = min(len(space), _AXES)
+    why = ["does not use the parameter"] if lacking[:, :parameters].any() else []
+    why += ["has not measured the metric"] if lacking[:, parameters:].any() else []
+    caption += f' "{_NO_VALUE}": the trial {" or ".join(why)}.' if why else ""
+    is_cut = any(end.startswith(_CUT_ENDS) for _, *ends in axes[parameters:] for end in ends)
+    caption += " Outliers lie at the end marked ≤ or ≥ of their axis." if is_cut else ""
     caption += f" {len(chosen)} of {len(numbers):,} trials." if len(chosen) < len(numbers) else ""
     caption += f" The first {_AXES} of {len(space)} parameters." if len(space) > _AXES else ""
     return Chart("parallel", title, caption, [panel], height=440)
@@ -127,12 +153,14 @@ def _columns(rows: Rows, chosen: NDArray[np.int64]) -> tuple[NDArray[np.float64]
         values = column[chosen]
         known = values[np.isfinite(values)]
         ends = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+        beyond = float(np.nanmin(values, initial=np.inf)), float(np.nanmax(values, initial=-np.inf))
         drawn = span(known, [] if rows.best is None else [float(column[rows.best])]) or ends
         low, high = max(ends[0], drawn[0]), min(ends[1], drawn[1])
         half = values / 2 - low / 2  # the whole may be more than a float holds
         scaled = np.clip(half / ((high / 2 - low / 2) or 1.0), 0.0, 1.0)
-        columns.append(np.where(np.isfinite(values), scaled, np.nan))
-        axes.append((name, number(low), number(high)))
+        columns.append(scaled)
+        cut = "≤ " if beyond[0] < low else "", "≥ " if beyond[1] > high else ""
+        axes.append((name, cut[0] + number(low), cut[1] + number(high)))
     return np.column_stack(columns), axes
 
 
@@ -145,9 +173,11 @@ def _ends(parameter: Parameter) -> tuple[str, str]:
 
 
 def importance(study: Study | View) -> Chart:
-    """How much each parameter matters for the objective and for each constraint, by random forests.
+    """How much each parameter matters for the objective and for each constraint: permutation importance.
 
-    Needs scikit-learn. Looks at 2,000 trials at most; the caption says how far the forests can be trusted.
+    Needs scikit-learn. Looks at 2,000 trials at most. The caption says on how many trials it rests, how many of them
+    were stopped early, and how well the random forests fit. A bar says "unclear" where no effect showed but too few
+    trials ran long enough to rule one out.
 
     >>> import fairway as fw
     >>> from fairway.report import plots
@@ -161,42 +191,84 @@ def importance(study: Study | View) -> Chart:
     except ImportError:
         raise MissingDependency("importance needs scikit-learn: pip install 'fairway[sklearn]'") from None
     rows = Rows(study)
-    title = "How much each parameter matters"
+    title = "Parameter importance"
     failed = np.array([course.status == "failed" for course in rows.view.courses], np.bool_)
-    learned = []  # of each metric: its name, the R² that each parameter (d,) is worth, and the R² itself
+    stopped = np.array([course.status == "stopped" for course in rows.view.courses], np.bool_)
+    learned, few = list[_Learned](), list[str]()
     for metric, values in rows.metrics[:_METRICS]:
         numbers = np.flatnonzero(np.isfinite(values) & ~failed)
         numbers = numbers[thinned(len(numbers), _LEARNED)]
         y = values[numbers]
         y = np.clip(y, *(span(y) or (-np.inf, np.inf)))  # a forest would look at nothing but the outliers
         y /= np.abs(y).max(initial=0.0) or 1.0
-        if len(numbers) >= _FEWEST and y.min() < y.max():
-            learned.append((metric, *_learn(np.nan_to_num(rows.cube[numbers], nan=_OUTSIDE), y)))
+        if len(numbers) < _FEWEST or y.min() == y.max():
+            few.append(f"{metric} ({counted(len(numbers), 'trial')})")
+            continue
+        cube, cut = rows.cube[numbers], int(stopped[numbers].sum())
+        lost, noise, r2 = _learn(np.nan_to_num(cube, nan=_OUTSIDE), y)
+        learned.append(_Learned(metric, lost, noise, r2, len(numbers), cut, (~np.isnan(cube)).sum(axis=0)))
     if not learned:
         return empty("importance", title, f"at least {_FEWEST} trials with different results are needed")
-    order = np.argsort(np.max([lost for _, lost, _ in learned], axis=0))[-_BARS:]
+    order = np.argsort(np.max([one.lost for one in learned], axis=0))[-_BARS:]
     names, panels = [named(list(rows.view.space)[i]) for i in order], list[Panel]()
-    for metric, lost, r2 in learned:
-        role: Role = "plain" if r2 >= _WEAK else "not evaluated"
-        x, labels = lost[order], [f"{share:.2f}" for share in lost[order]]
-        hover = [f"{name}\n{share:.3f} of R² lost" for name, share in zip(names, x, strict=True)]
-        across = Axis(f"{metric}: R² lost", span=(0.0, max(float(x.max()) * 1.18, 0.05)))
+    for one in learned:
+        role: Role = "plain" if one.r2 >= _WEAK else "not evaluated"
+        x, labels = one.lost[order], [one.label(i) for i in order]
+        hover = [
+            f"{name}\ndrop in R² {one.lost[i]:.3f}, noise up to {one.noise:.3f}\n"
+            f"active in {one.active[i]:,} of {one.n:,} trials"
+            for name, i in zip(names, order, strict=True)
+        ]
+        longest = max(float(x.max()) * 1.25, 0.05)
+        across = Axis(f"{one.metric}: drop in R², {counted(one.n, 'trial')}", span=(0.0, longest))
         beside = Axis(categories=[""] * len(names) if panels else names)
         panels.append(Panel(across, beside, [Bars(x, range(len(x)), role=role, labels=labels, hover=hover)]))
-    known = ", ".join(f"{r2:.2f} for {metric}" for metric, _, r2 in learned)
-    caption = f"By random forests, with an R² of {known} on trials they had not seen."
-    weak = [metric for metric, _, r2 in learned if r2 < _WEAK]
-    caption += f" That of {' and '.join(weak)} is low: do not rely on it." if weak else ""
-    caption += " Stopped trials count with what they had reached."
+    caption = _caption(learned, few, {label for one in learned for label in map(one.label, order)})
     return Chart("importance", title, caption, panels, height=110 + 28 * len(order))
 
 
-def _learn(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """How much R² is lost by shuffling each column of x (n, d), and the R² itself, both on trials not learned from."""
+class _Learned(NamedTuple):
+    """What a forest learned of one metric."""
+
+    metric: str
+    lost: NDArray[np.float64]  # (d,) of R², by shuffling each parameter
+    noise: float  # of R², that random numbers lose at most
+    r2: float
+    n: int  # trials that it rests on
+    cut: int  # of them, stopped early
+    active: NDArray[np.int64]  # (d,) of them, that have the parameter
+
+    def label(self, i: int) -> str:
+        """What stands at the end of a bar; no number where the trials cannot tell."""
+        if self.lost[i] > self.noise:
+            return f"{self.lost[i]:.2f}"
+        enough = self.cut < _CUT * self.n and self.active[i] >= _FEWEST and self.r2 >= _WEAK
+        return f"below noise ({self.noise:.2f})" if enough else _UNCLEAR
+
+
+def _caption(learned: Sequence[_Learned], few: Sequence[str], labels: Collection[str]) -> str:
+    known = ", ".join(f"{one.r2:.2f} for {one.metric}" for one in learned)
+    caption = f"Permutation importance of random forests: the drop in R² on held-out trials (R² {known})."
+    weak = [one.metric for one in learned if one.r2 < _WEAK]
+    caption += f" The fit for {' and '.join(weak)} is poor: do not rely on it." if weak else ""
+    rests = [f"{counted(one.n, 'trial')} for {one.metric}, {one.cut or 'none'} stopped early" for one in learned]
+    caption += f" Data: {'; '.join(rests)}."
+    if _UNCLEAR in labels:
+        caption += f' "{_UNCLEAR}": no effect beyond noise, but too few trials ran long enough to rule one out.'
+    return caption + (f" Fewer than {_FEWEST} trials, or all equal: {', '.join(few)}." if few else "")
+
+
+def _learn(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], float, float]:
+    """The R² lost by shuffling each column of x (n, d), the most that random columns lose, and the R² itself.
+
+    All of them on trials that were not learned from.
+    """
     from sklearn.ensemble import RandomForestRegressor  # noqa: PLC0415 - optional
     from sklearn.inspection import permutation_importance  # noqa: PLC0415
 
-    halves = np.array_split(np.random.default_rng(0).permutation(len(y)), 2)
+    rng, d = np.random.default_rng(0), x.shape[1]
+    halves = np.array_split(rng.permutation(len(y)), 2)
+    x = np.hstack([x, rng.random((len(y), _PROBES))])
     lost, r2 = np.zeros(x.shape[1]), 0.0
     for seed, (learn, look) in enumerate((halves, halves[::-1])):
         forest = RandomForestRegressor(_TREES, min_samples_leaf=2, max_features=0.5, random_state=seed, n_jobs=1)
@@ -204,4 +276,4 @@ def _learn(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.f
         r2 += forest.score(x[look], y[look]) / 2
         shuffled = permutation_importance(forest, x[look], y[look], n_repeats=_SHUFFLES, random_state=seed)
         lost += shuffled["importances_mean"] / 2
-    return np.maximum(lost, 0.0), r2
+    return np.maximum(lost[:d], 0.0), max(float(lost[d:].max()), _LEAST), r2

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway.engine.record import named_errors
+from fairway.problem import Problem
 from fairway.report.chart import Axis, Chart, Panel, Points
 from fairway.report.marks import Mark, Role
 from fairway.report.view import STRATA, View
@@ -17,6 +18,7 @@ from fairway.text import counted, measured, named, params
 
 MOST = 3000  # points in one panel
 LAYERS = (0, 2, 1)  # the strata as they are drawn: what matters most comes last, on top
+LEGEND = ("constraints not evaluated", "feasible", "infeasible")  # what a reader calls the strata
 _FEW = 8  # points that are too few for one to be an outlier
 
 
@@ -26,7 +28,8 @@ class Rows:
     `objective` and `values` (n, m) are those of the checkpoint that stands for the trial, `metrics` the same with their
     names, `cube` (n, d) its parameters in the unit cube. `stratum` is a place in `STRATA`, -1 where nothing was
     measured. `finished` are the numbers of the trials that ended, in that order; `measured` of those that measured the
-    objective. A trial that failed keeps what it had measured, as it does for `best`.
+    objective. A trial that failed keeps what it had measured, as it does for `best`. `at_best` says which checkpoint
+    stands for a trial.
     """
 
     def __init__(self, study: Study | View) -> None:
@@ -39,9 +42,10 @@ class Rows:
         self.metrics = list(zip(map(named, view.problem.metrics), table.T, strict=True))
         strata = [view.stratum(number) for number in range(len(marks))]
         self.stratum = np.array([-1 if place is None else place for place in strata], np.int64)
-        self.cube = np.array([course.x for course in view.courses]).reshape(len(marks), len(view.space))
+        self.cube = view.ledger.cube()
         self.finished = view.ledger.history().number
         self.measured = np.flatnonzero(self.stratum >= 0)
+        self.at_best = at_best(view.problem, is_unchecked=bool((self.stratum == 0).any()))
 
     def column(self, name: str) -> NDArray[np.float64]:
         """Something else that is known of every trial (n,)."""
@@ -70,7 +74,7 @@ class Rows:
         for place in LAYERS:
             here = np.flatnonzero(self.stratum[numbers] == place)
             if len(here):
-                yield here, STRATA[place] if self.view.problem.constraints else "trial", STRATA[place]
+                yield here, LEGEND[place] if self.view.problem.constraints else "trial", STRATA[place]
 
     def scatter(
         self,
@@ -106,6 +110,33 @@ class Rows:
         """The error of the i-th constraint at the checkpoint that stands for a trial, if it is known."""
         mark = None if number is None else self.view.courses[number].checkpoint
         return None if mark is None or not mark.errors else mark.errors[i]
+
+
+def at_best(problem: Problem, *, is_unchecked: bool = False) -> str:
+    """Which checkpoint stands for a trial, in words; `is_unchecked` says that some trials have none that was checked.
+
+    >>> import fairway as fw
+    >>> at_best(fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.1)]))
+    'its best checkpoint whose limits were checked'
+    """
+    if not problem.constraints:
+        return "its best checkpoint"
+    checked = "limits were checked" if problem.limits else "tracked metrics were measured"
+    otherwise = ", or if there is none, its best by objective" if is_unchecked else ""
+    return f"its best checkpoint whose {checked}{otherwise}"
+
+
+def shaded(problem: Problem) -> str:
+    """What the shaded side of a limit means, as the end of a sentence; nothing but a stop where there is no limit.
+
+    >>> import fairway as fw
+    >>> shaded(fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.1, confidence=0.9)]))
+    '; the shaded side of the limit is feasible, for a value with the margin of its confidence.'
+    """
+    if not problem.limits:
+        return "."
+    margin = ", for a value with the margin of its confidence" if any(one.confidence for one in problem.limits) else ""
+    return f"; the shaded side of the limit is feasible{margin}."
 
 
 def empty(name: str, title: str, why: str, more: str = "") -> Chart:
@@ -164,4 +195,4 @@ def outside(*sides: tuple[NDArray[np.float64], Axis]) -> str:
         if axis.span is not None:
             off |= (values < axis.span[0]) | (values > axis.span[1])
     n = int(np.count_nonzero(off))
-    return f" {counted(n, 'outlier')} {'is' if n == 1 else 'are'} not in view." if n else ""
+    return f" {counted(n, 'outlier')} {'is' if n == 1 else 'are'} beyond the range of an axis." if n else ""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
 
-from fairway.errors import UsageError
+from fairway.errors import StorageError, UsageError
 from fairway.report.dashboard.watch import Feed, Watch, epoch, event, sentence
 from fairway.report.templates import compact
+from fairway.storage.files import mark, path_of
 from fairway.storage.sql import Database, Stored, public
 from fairway.text import shown
 
@@ -27,6 +28,7 @@ class Desk:
     def __init__(self, url: str) -> None:
         self.url, self.shown = url, public(url)
         self.watches: dict[str, Watch] = {}
+        self.seats = 0  # that are taken
         self._feed = Feed(self._look)
         self._lock, self._opening = threading.Lock(), threading.Lock()
         self._facts: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}  # with how many events each is of
@@ -36,14 +38,11 @@ class Desk:
 
     def _mark(self) -> tuple[int, int] | None:
         """The identity of the database file, which changes when the file is replaced."""
-        parsed = sa.make_url(self.url)
-        if parsed.get_backend_name() != "sqlite" or not parsed.database:
-            return None
+        path = path_of(sa.make_url(self.url))
         try:
-            found = Path(parsed.database).stat()
+            return None if path is None else mark(path)
         except OSError:
             raise UsageError(f"{self.shown}: there is no such file") from None
-        return found.st_dev, found.st_ino
 
     def database(self) -> Database:
         """The database that is there now: a file may have been deleted or replaced."""
@@ -116,10 +115,16 @@ class Desk:
     def _feeds(self) -> list[Feed]:
         return [self._feed, *(watch.feed for watch in tuple(self.watches.values()))]
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no further browser can be kept up to date."""
-        return sum(feed.listeners for feed in self._feeds) >= STREAMS
+    @contextmanager
+    def seat(self) -> Iterator[None]:
+        """A place for one more browser to be kept up to date; taken on the event loop, one browser after another."""
+        if self.seats >= STREAMS:
+            raise StorageError("too many pages are open at once: close some")
+        self.seats += 1
+        try:
+            yield
+        finally:
+            self.seats -= 1
 
     def close(self) -> None:
         for feed in self._feeds:

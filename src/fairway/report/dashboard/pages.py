@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import cache
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 import fairway as fw
 from fairway.errors import FairwayError, StorageError, UsageError
@@ -28,7 +29,8 @@ from fairway.report.page import study_main
 from fairway.report.templates import compact, fill, message
 from fairway.text import shown
 
-_ASSETS = {f"{name}.js": "text/javascript" for name in ("page", "live", "plotly")} | {"style.css": "text/css"}
+_SCRIPTS = ("explore.js", "page.js", "live.js")
+_ASSETS = dict.fromkeys((*_SCRIPTS, "plotly.js"), "text/javascript") | {"style.css": "text/css"}
 
 
 _LIST = "Go back to the list of studies: it names all there are."
@@ -78,13 +80,11 @@ def routes(desk: Desk) -> Starlette:
         return _json(compact({"trial": content.trial(view, k), "charts": content.charts(one_curve(view, k))}))
 
     def events(request: Request) -> Response:
-        if desk.is_full:
-            raise StorageError("too many pages are open at once: close some")
         watch = watched(request) if "name" in request.query_params else None
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
         last = request.headers.get("last-event-id") or request.query_params.get("last", "")
-        return StreamingResponse(desk.news() if watch is None else watch.news(last), media_type="text/event-stream")
+        return _News(desk, desk.news() if watch is None else watch.news(last))
 
     answers: dict[str, Callable[[Request], Response]] = {
         "/": studies,
@@ -100,6 +100,18 @@ def routes(desk: Desk) -> Starlette:
         routes=[Route(path, answer, methods=["GET"]) for path, answer in answers.items()],
         exception_handlers={FairwayError: _sorry, HTTPException: _sorry, Exception: _sorry},
     )
+
+
+class _News(StreamingResponse):
+    """News for one browser, if there is a seat left."""
+
+    def __init__(self, desk: Desk, news: AsyncIterator[str]) -> None:
+        super().__init__(news, media_type="text/event-stream")
+        self._desk = desk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._desk.seat():
+            await super().__call__(scope, receive, send)
 
 
 def _number(request: Request, watch: Watch) -> int:
@@ -126,7 +138,7 @@ def _sorry(request: Request, error: Exception) -> Response:
 
 
 def _page(kind: str, title: str, main: str, data: Any, *, footer: str = "", crumb: str = "") -> Response:
-    scripts = [f'<script src="{_versioned(name)}" defer></script>' for name in ("page.js", "live.js")]
+    scripts = [f'<script src="{_versioned(name)}" defer></script>' for name in _SCRIPTS]
     if kind != "studies":
         scripts.append(f'<script src="{_versioned("plotly.js")}" id="plotly" async></script>')
     page = templates.page(

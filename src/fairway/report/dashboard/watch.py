@@ -142,7 +142,12 @@ class Watch:
     @property
     def last(self) -> str:
         """The id of the newest event; a browser sends it back to hear what comes next."""
-        return f"{self._epoch}.{self.view.position}"
+        return f"{self._began}.{self.view.position}"
+
+    @property
+    def _began(self) -> str:
+        """What a page must have begun with: once limits change, so may all that it shows."""
+        return f"{self._epoch}-{len(self.view.ledger.changes)}"
 
     def is_of(self, database: Database, stored: Stored) -> bool:
         """Whether it is the study that is stored now, and not one that had its name before."""
@@ -175,12 +180,13 @@ class Watch:
         """What happens to the study, as server-sent events, from what a browser knew last."""
         same, _, known = last.rpartition(".")
         whole = known.isascii() and known.isdigit() and len(known) < 16  # noqa: PLR2004
-        strange = bool(last) and not (whole and same == self._epoch)
+        began = self._began
+        strange = bool(last) and not (whole and same == began)
         position, version = int(known) if whole else self.view.position, -1
 
         def tell() -> str:
             nonlocal position, version
-            if strange or self._replaced:
+            if strange or self._replaced or began != self._began:
                 return RESET
             with self._lock:
                 if version == self.version:

@@ -1,0 +1,154 @@
+"""Every checkpoint of a study as columns: a question about other limits is answered from these.
+
+The end of a trial sums up its reports under the study's own limits. Under others, another of its checkpoints may be the
+best, so the reports themselves are read from the log; those of a trial that has ended are read once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairway.engine.columns import fitted
+from fairway.engine.course import Course
+from fairway.engine.events import Remeasured, Reported
+from fairway.engine.log import Log
+from fairway.engine.soundness import refuse_other_constraints
+from fairway.feasibility import Checkpoint
+from fairway.problem import Problem
+
+_AT_ONCE = 20_000  # trials whose reports are in memory as events
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoints:
+    """All checkpoints (n,) of a study with m constraints, by trial and step; means of some folds are left out."""
+
+    number: NDArray[np.int64]  # (n,)
+    step: NDArray[np.int64]  # (n,)
+    objective: NDArray[np.float64]  # (n,)
+    values: NDArray[np.float64]  # (n, m)
+    paid: NDArray[np.bool_]  # (n, m): whether a constraint was measured
+    errors: NDArray[np.float64]  # (n, m): of the values, NaN if unknown
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def __getitem__(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Checkpoints:
+        return Checkpoints(*(column[rows] for column in self.columns))
+
+    @property
+    def columns(self) -> Sequence[NDArray[Any]]:
+        """The columns in their order."""
+        return [getattr(self, item.name) for item in fields(self)]
+
+    def one(self, row: int) -> Checkpoint:
+        """A checkpoint of the table."""
+        known = self.paid[row].tolist()
+        values = tuple(v if paid else None for v, paid in zip(self.values[row].tolist(), known, strict=True))
+        errors = tuple(None if np.isnan(error) else error for error in self.errors[row].tolist())
+        some = errors if any(error is not None for error in errors) else ()
+        return Checkpoint(int(self.step[row]), float(self.objective[row]), values, errors=some)
+
+
+class CheckpointReader:
+    """Reads the checkpoints of one study, and keeps those that can no longer change. Threads may share it."""
+
+    def __init__(self, log: Log, problem: Problem) -> None:
+        self._log, self._problem, self._lock = log, problem, threading.Lock()
+        self._kept = _table([], {}, problem)
+        self._ends: dict[int, tuple[float, int, int]] = {}  # of the trials in `_kept`
+        self._again: list[Remeasured] = []
+
+    def read(
+        self, problem: Problem, courses: Iterable[Course], remeasured: Sequence[Sequence[int]] = ()
+    ) -> Checkpoints:
+        """The checkpoints of these trials, which begin with trial 0; some were measured again, by trial and step."""
+        running, ended, changed = dict[int, int](), dict[int, int](), set[int]()
+        with self._lock:
+            if self._problem.metrics != problem.metrics:  # a constraint was added or dropped
+                self._kept, self._ends = _table([], {}, problem), {}
+            self._problem = problem
+            for number, course in enumerate(courses):
+                end = course.ended, course.steps, course.checks
+                if self._ends.get(number, end) != end:  # it was given up, and revived since
+                    changed.add(number)
+                    del self._ends[number]
+                if course.checkpoint is None or self._ends.get(number) == end:
+                    continue
+                if course.status == "running":
+                    running[number] = course.last_step
+                else:
+                    ended[number], self._ends[number] = course.last_step, end
+            if changed:
+                self._kept = self._kept[~np.isin(self._kept.number, [*changed])]
+            if ended:
+                self._kept = _joined([self._kept, *self._read(ended)])
+            return self._newest(_joined([self._kept, *self._read(running)]), remeasured)
+
+    def _newest(self, table: Checkpoints, remeasured: Sequence[Sequence[int]]) -> Checkpoints:
+        """The table with the newer values of what was measured again."""
+        if len(self._again) < len(remeasured):
+            self._again = [event for event in self._log.summary()[0] if isinstance(event, Remeasured)]
+        values, errors = (column.copy() if remeasured else column for column in (table.values, table.errors))
+        for event in (fitted(one, self._problem) for one in self._again[: len(remeasured)]):
+            rows = np.flatnonzero((table.number == event.number) & (table.step == event.step))
+            for i, (value, error) in enumerate(zip(event.values, event.errors, strict=True)):
+                if value is not None:
+                    again = rows[table.paid[rows, i]]
+                    values[again, i], errors[again, i] = value, np.nan if error is None else error
+        return replace(table, values=values, errors=errors)
+
+    def _read(self, last: Mapping[int, int]) -> Iterable[Checkpoints]:
+        """What some trials reported up to their last step."""
+        numbers = [*last]
+        for i in range(0, len(numbers), _AT_ONCE):
+            yield _table(self._log.reports({*numbers[i : i + _AT_ONCE]}), last, self._problem)
+
+
+def _joined(tables: Sequence[Checkpoints]) -> Checkpoints:
+    """Tables of different trials as one."""
+    filled = [table for table in tables if len(table)]
+    if len(filled) <= 1:
+        return filled[0] if filled else tables[0]
+    whole = Checkpoints(*(np.concatenate(column) for column in zip(*(one.columns for one in filled), strict=True)))
+    return whole[np.lexsort((whole.step, whole.number))]
+
+
+def _table(batches: Sequence[Reported], last: Mapping[int, int], problem: Problem) -> Checkpoints:
+    """The checkpoints in batches of reports; what a worker wrote after others had ended its trial is left out."""
+    if not batches:
+        whole, real, none = np.empty(0, np.int64), np.empty(0), np.empty((0, len(problem.constraints)))
+        return Checkpoints(whole, whole, real, none, none.astype(np.bool_), none)
+    for batch in batches:
+        refuse_other_constraints(batch, 0, len(problem.columns))
+    batches = [fitted(batch, problem) for batch in batches]
+    sizes = [len(batch.step) for batch in batches]
+    step = np.concatenate([batch.step for batch in batches])
+    ends = np.repeat([last[batch.number] or np.inf for batch in batches], sizes)  # 0 in older logs
+    table = Checkpoints(
+        np.repeat(np.array([batch.number for batch in batches], np.int64), sizes),
+        step,
+        np.concatenate([batch.objective for batch in batches]),
+        np.concatenate([batch.values for batch in batches]),
+        np.concatenate([batch.check_ns for batch in batches]) >= 0,
+        np.concatenate([batch.error_table() for batch in batches]),
+    )
+    whole_folds = ~np.concatenate([batch.provisional for batch in batches])
+    return _with_late_checks(table[whole_folds & np.isfinite(table.objective) & (step <= ends)])
+
+
+def _with_late_checks(table: Checkpoints) -> Checkpoints:
+    """The table in order, with checks that were paid later in the row of their checkpoint."""
+    table = table[np.lexsort((table.step, table.number))]  # stable: a late check stays behind its checkpoint
+    again = (np.diff(table.number) == 0) & (np.diff(table.step) == 0)
+    for row in np.flatnonzero(again).tolist():
+        missing = table.paid[row] & ~table.paid[row + 1]
+        for column in (table.values, table.errors, table.paid):
+            column[row + 1, missing] = column[row, missing]
+    return table[np.append(~again, True)[: len(table)]]

@@ -1,0 +1,43 @@
+"""Where the seconds of a study went: `study.costs`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fairway.engine.owner import Owner
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Where the seconds of a study went, and what it saved.
+
+    `checks` counts constraint evaluations, `saved_checks` those offered and not called; saved seconds are estimates:
+    the mean price of a check, and for each stopped trial the steps it had left at its own pace.
+
+    >>> import fairway as fw
+    >>> fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0).costs.checks
+    0
+    """
+
+    training_seconds: float
+    check_seconds: float
+    checks: int
+    saved_training_seconds: float
+    saved_check_seconds: float
+    saved_checks: int
+
+
+def costs(owner: Owner) -> Costs:
+    """The seconds spent and saved so far."""
+    referee = owner.referee
+    columns = zip(referee.check_ns, referee.checks, referee.saved, strict=True)
+    saved = sum(ns * saved // max(n, 1) for ns, n, saved in columns)
+    checks, _, _, check_ns = owner.ledger.spent()  # of limits that were dropped too; the referee knows the last rows
+    return Costs(
+        training_seconds=referee.train_ns / 1e9,
+        check_seconds=max(sum(referee.check_ns), check_ns) / 1e9,
+        checks=max(sum(referee.checks), checks),
+        saved_training_seconds=owner.ledger.train_saved_ns / 1e9,
+        saved_check_seconds=saved / 1e9,
+        saved_checks=sum(referee.saved),
+    )

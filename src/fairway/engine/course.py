@@ -1,0 +1,222 @@
+"""One trial as the log tells it, and what a batch of its reports adds to that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairway import feasibility
+from fairway.engine.columns import fitted
+from fairway.engine.events import SAVED, Reported, Status
+from fairway.engine.front import Front, Mark
+from fairway.feasibility import Checkpoint
+from fairway.history import Columns
+from fairway.parameters import Value
+from fairway.problem import Problem
+
+_FEW = 16  # rows of a batch that are compared one by one; of more, the best ones are picked out first
+
+
+@dataclass(slots=True)
+class Course:
+    """One trial as the log tells it."""
+
+    params: Mapping[str, Value]
+    worker: int
+    began: float
+    times_lost: int = 0  # trials of this configuration before it, each lost with its worker
+    ended: float = math.nan
+    status: Status = "running"
+    reason: str = ""
+    stop_reason: str | None = None  # why the stopper ended it
+    checkpoint: Checkpoint | None = None  # the one that stands for the trial
+    peak: Checkpoint | None = None  # the one with the best objective, whatever its constraints
+    late: Checkpoint | None = None  # the least violating check in the later half of its training
+    by_octave: Mapping[int, Checkpoint] = field(default_factory=dict)  # the same among steps 1, 2 to 3, 4 to 7, ...
+    means: Mapping[int, float] = field(default_factory=dict)  # the objective after so many folds, with others to come
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    total: int | None = None
+    interval: int | None = None
+    last_step: int = 0
+    steps: int = 0  # reported
+    train_ns: int = 0
+    check_ns: int = 0
+    checks: int = 0  # constraints paid for
+    saved: int = 0  # constraints offered and not called
+    traceback: str = ""  # where it raised, a line for each of the user's frames
+    continues: int | None = None  # the trial whose last saved checkpoint it may continue
+    aim: Mapping[str, float] = field(default_factory=dict)  # limits on tracked metrics that it is judged by
+    front: tuple[Checkpoint, ...] = ()  # its own front of objective and tracked metrics, within the study's limits
+
+    def bare(self) -> Course:
+        """A running trial without what it reported."""
+        began = self.params, self.worker, self.began, self.times_lost
+        return Course(*began, notes=self.notes, continues=self.continues, aim=self.aim)
+
+    @property
+    def raised_at(self) -> str:
+        """The line of the user's code that raised; empty if none did."""
+        return self.traceback.rpartition("\n")[2]
+
+
+def with_reports(problem: Problem, course: Course, batch: Reported) -> dict[str, Any]:
+    """What is known of a trial, by the names of its course, once a batch of reports is added.
+
+    Checks that were paid for count also where their limit was dropped since.
+    """
+    few, fit = len(batch.step) <= _FEW, fitted(batch, problem)
+    new = [checkpoint_of(fit, i) for i in (range(len(batch.step)) if few else _candidates(problem, fit))]
+    peak, by_octave = course.peak, dict(course.by_octave)
+    for one in new:
+        if one.provisional:
+            continue
+        peak = _first(peak, one, partial(height, problem))
+        if any(value is not None for value in one.values):
+            octave = one.step.bit_length()
+            by_octave[octave] = _first(by_octave.get(octave), one, partial(_excess, problem))
+    best = new[0]
+    if len(new) > 1:  # of equal ones the first row
+        best = min(new, key=lambda one: feasibility.standing(problem, one)[:-1])
+    if course.checkpoint is not None:
+        best = min(best, course.checkpoint, key=partial(feasibility.standing, problem))
+    late = None
+    for octave in sorted(by_octave)[-2:]:
+        late = _first(late, by_octave[octave], partial(_excess, problem))
+    return {
+        "by_octave": by_octave,
+        "late": late,
+        "front": _front(problem, [*course.front, *_checked(fit)]) if problem.tracked else (),
+        "checkpoint": best,
+        "peak": peak,
+        "last_step": max(course.last_step, int(np.maximum.reduce(batch.step))),
+        "total": batch.total,
+        "interval": batch.interval,
+        "means": {**course.means, **_means(batch)} if len(batch.noise) else course.means,
+        **{name: getattr(course, name) + more for name, more in _spent(batch).items()},
+    }
+
+
+def _first(known: Checkpoint | None, new: Checkpoint, key: Callable[[Checkpoint], Any]) -> Checkpoint:
+    """The one of two that comes first; of equal ones the known one."""
+    return new if known is None else min(known, new, key=key)
+
+
+def _spent(batch: Reported) -> dict[str, int]:
+    """What a batch of reports adds to the sums of its trial: steps, times, checks paid for, and checks not called."""
+    untrained = batch.train_ns < 0
+    train_ns, check_ns = batch.train_ns[~untrained].tolist(), batch.check_ns.ravel().tolist()
+    paid = [price for price in check_ns if price > 0]
+    saved = check_ns.count(SAVED)
+    if len(train_ns) < len(untrained):  # counted as saved when it was offered
+        late = batch.check_ns[untrained]
+        saved -= int(np.count_nonzero((late == SAVED) | (late > 0)))
+    return {
+        "steps": len(train_ns),
+        "train_ns": sum(train_ns),
+        "check_ns": sum(paid),
+        "checks": len(paid),
+        "saved": saved,
+    }
+
+
+def add_row(columns: Columns, number: int, point: NDArray[np.float64], course: Course) -> None:
+    """Add a trial that has ended to what samplers see; a failed one has no checkpoint there."""
+    columns.append(
+        number,
+        point,
+        None if course.status == "failed" else course.checkpoint,
+        (course.train_ns + course.check_ns) / 1e9,
+        partial=course.status == "stopped",
+        some=course.means,
+        peak=course.peak,
+        late=course.late,
+        reached=course.last_step,
+        front=course.front,
+    )
+
+
+def height(problem: Problem, peak: Checkpoint) -> tuple[float, bool, int]:
+    """A key that sorts checkpoints by objective alone; of equal ones a measured one says more, then the earlier."""
+    return problem.objective.sign * peak.objective, None in peak.values, peak.step
+
+
+def _excess(problem: Problem, checkpoint: Checkpoint) -> tuple[float, ...]:
+    """How far a checkpoint is beyond its limits, and then its tracked metrics; what was not measured does not count."""
+    amount = feasibility.known(problem, checkpoint) or 0.0
+    return (amount, *_tracked(problem, checkpoint)) if problem.tracked else (amount,)
+
+
+def _tracked(problem: Problem, checkpoint: Checkpoint) -> tuple[float, ...]:
+    """The tracked metrics by sign, infinity where one was not measured."""
+    columns = zip(problem.constraints, checkpoint.values, strict=True)
+    signed = [math.inf if value is None else one.sign * value for one, value in columns if not one.has_limit]
+    return tuple(math.inf if math.isnan(value) else value for value in signed)
+
+
+def _checked(batch: Reported) -> list[Checkpoint]:
+    """The checkpoints of a batch at which something was measured."""
+    rows = np.flatnonzero((batch.check_ns >= 0).any(axis=1) & ~batch.provisional)
+    return [checkpoint_of(batch, i) for i in rows.tolist()]
+
+
+def _front(problem: Problem, checkpoints: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
+    """Those checkpoints of one trial of which no other is as good in the objective and in every tracked metric."""
+    steps = {mark.step for mark in front_of(problem, [(0, one) for one in checkpoints])}
+    return tuple({one.step: one for one in checkpoints if one.step in steps}.values())
+
+
+def front_of(problem: Problem, checkpoints: Iterable[tuple[int, Checkpoint]]) -> list[Mark]:
+    """The front of some trials' checkpoints: of those within the limits whose tracked metrics were all measured."""
+    front = Front()
+    for number, one in checkpoints:
+        values = _tracked(problem, one)
+        if feasibility.known(problem, one) == 0.0 and max(values) < math.inf:
+            front.add(Mark(problem.objective.sign * one.objective, values, number, one.step))
+    return front.marks
+
+
+def _candidates(problem: Problem, batch: Reported) -> list[int]:
+    """The rows of a long batch that may stand for the trial or for an octave, or be its peak, in their order."""
+    rows = np.flatnonzero(~batch.provisional)
+    if not len(rows):
+        return [*range(len(batch.step))]
+    loss, checked = problem.objective.sign * batch.objective[rows], batch.check_ns[rows] >= 0
+    amounts = feasibility.violations(problem, batch.values[rows], checked, batch.error_table()[rows])
+    peak = np.lexsort((batch.step[rows], ~checked.all(axis=1), loss))[0]
+    chosen = {int(rows[peak]), int(rows[feasibility.order(loss, amounts)[0]])}
+    if problem.tracked:
+        chosen |= {*rows[checked.any(axis=1)].tolist()}
+    octaves = np.frexp(batch.step[rows].astype(np.float64))[1]
+    octaves[~checked.any(axis=1)] = -1
+    for octave in {*octaves.tolist()} - {-1}:
+        among = np.flatnonzero(octaves == octave)
+        chosen.add(int(rows[among[np.argmin(np.nan_to_num(amounts[among]))]]))
+    return sorted(chosen)
+
+
+def _means(batch: Reported) -> dict[int, float]:
+    """The objective after so many folds, in reports with folds to come."""
+    some = batch.noise[batch.noise[:, 2] < batch.noise[:, 3]]
+    return {int(folds): float(batch.objective[int(row)]) for row, _, folds, _ in some}
+
+
+def checkpoint_of(event: Reported, i: int) -> Checkpoint:
+    """The checkpoint of a row."""
+    values = zip(event.values[i].tolist(), event.check_ns[i].tolist(), strict=True)
+    known = tuple(value if price >= 0 else None for value, price in values)
+    checkpoint = Checkpoint(int(event.step[i]), float(event.objective[i]), known)
+    if len(event.errors):
+        found = event.errors[event.errors[:, 0] == i, 1:]
+        if len(found):
+            errors = {int(constraint): error for constraint, error in found.tolist()}
+            checkpoint = checkpoint._replace(errors=tuple(errors.get(j) for j in range(len(known))))
+    folds = event.noise[event.noise[:, 0] == i, 1:] if len(event.noise) else event.noise
+    if not len(folds):
+        return checkpoint
+    return checkpoint._replace(noise=float(folds[0, 0]), folds=int(folds[0, 1]), of=int(folds[0, 2]))

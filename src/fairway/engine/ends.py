@@ -1,0 +1,35 @@
+"""Ends of trials that the log does not hold yet: kept until they are written, there or in another database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairway.engine.events import Enqueued, Event, Reported, Status, Told
+from fairway.engine.ledger import Ledger
+
+
+@dataclass
+class End:
+    """How a trial ended."""
+
+    status: Status
+    reason: str
+    write: Callable[[], object]  # tries again
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    rows: Reported | None = None  # the last reports, which go with it
+    traceback: str = ""  # where it raised
+    then: Sequence[Enqueued] = ()  # its configuration, to be tried again
+    told: Told | None = None  # once that was tried: it may be in the log, so its act stays taken
+
+
+def complete(ledger: Ledger, reports: Sequence[Event], ends: Sequence[tuple[Told, Reported | None]]) -> list[Event]:
+    """Reports, saves and ends that a ledger has not seen, in an order that it can replay; the ends have their sums."""
+    events, ledger = list[Event](reports), ledger.still()
+    for report in reports:
+        ledger.replay(report)
+    for told, rows in ends:
+        summed = ledger.summed(told, rows)
+        events += [summed] if rows is None else [rows, summed]
+    return events

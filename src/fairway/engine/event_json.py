@@ -1,0 +1,148 @@
+"""Events as JSON and back. A file says which event it holds by name; reading one runs no code.
+
+Older logs lack fields and call some by other names: what they mean is decided here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairway.engine.events import Event, Judged, Remeasured, Reported, Sealed, Surveyed, Tested, Told
+from fairway.errors import UsageError
+from fairway.feasibility import Checkpoint
+
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
+_NAMES = {kind: tuple(item.name for item in fields(kind)) for kind in _KINDS.values()}
+_RENAMED = {"losses": "times_lost", "verdict": "stop_reason"}  # as the first version called them
+_COLUMNS = {
+    "acts": np.int64,
+    "step": np.int64,
+    "objective": np.float64,
+    "values": np.float64,
+    "train_ns": np.int64,
+    "check_ns": np.int64,
+    "payments": np.int64,
+    "noise": np.float64,
+    "errors": np.float64,
+}
+_LATER = ("noise", "errors")  # columns that the first logs do not have
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """An event as plain JSON values; numbers that JSON lacks become the strings "nan", "inf" and "-inf"."""
+    return {name: _plain(value) for name, value in _content(event).items()}
+
+
+def to_text(event: Event) -> str:
+    """An event as the JSON text of `to_json`.
+
+    >>> from fairway.engine.events import Ended
+    >>> to_text(Ended(reason="time is up", at=1.5))
+    '{"event":"Ended","reason":"time is up","at":1.5}'
+    """
+    try:
+        return _ENCODER.encode(_content(event))
+    except ValueError:  # a number that JSON lacks
+        return _ENCODER.encode(to_json(event))
+
+
+def _content(event: Event) -> dict[str, Any]:
+    kind = type(event)
+    return {"event": kind.__name__, **{name: getattr(event, name) for name in _NAMES[kind]}}
+
+
+def from_json(data: Mapping[str, Any]) -> Event:
+    """The event that `to_json` wrote."""
+    try:
+        content = dict(data)
+        kind = _KINDS[content.pop("event")]
+        for old, new in _RENAMED.items():
+            if old in content:
+                content[new] = content.pop(old)
+        if kind is Reported:
+            for name, dtype in _COLUMNS.items():
+                content[name] = np.array(content.get(name, []) if name in _LATER else content[name], dtype)
+            content["payments"] = content["payments"].reshape(-1, 3)
+            content["noise"] = _of_all(content["noise"])
+            content["errors"] = content["errors"].reshape(-1, 3)
+        if kind in (Told, Remeasured):
+            given = [name for name in ("checkpoint", "peak", "late") if content.get(name)]
+            content |= {name: _checkpoint(*content[name]) for name in given}
+        if kind is Remeasured:
+            content |= {name: _numbers(content[name]) for name in ("values", "errors")}
+        if kind is Told:
+            content["means"] = {int(folds): float(mean) for folds, mean in content.get("means", {}).items()}
+        if kind is Judged:
+            content |= {name: float(content[name]) for name in ("value", "threshold")}
+            content |= {name: int(content[name]) for name in ("worker", "finished")}
+        if kind is Surveyed:
+            content["objective"] = [float(value) for value in content["objective"]]
+            content["values"] = [[float(value) for value in row] for row in content["values"]]
+            content["errors"] = [_numbers(row) for row in content["errors"]]
+        if kind is Sealed:
+            content["candidates"] = [
+                (*each[:2], float(each[2]), *map(_numbers, each[3:])) for each in content["candidates"]
+            ]
+            best = content.get("best")
+            content["best"] = None if best is None else (int(best[0]), int(best[1]))
+        if kind is Tested:
+            content["p_values"] = {name: float(p) for name, p in content["p_values"].items()}
+        event: Event = kind(**content)
+    except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
+        raise UsageError(f"{str(data)[:80]!r}: no event of a fairway log") from error
+    return event
+
+
+def _checkpoint(
+    step: Any, objective: Any, values: Any, noise: Any = None, folds: Any = 1, of: Any = None, errors: Any = ()
+) -> Checkpoint:
+    """A checkpoint from its JSON; older logs have no errors, no noise, or not the number of folds in all."""
+    of = folds if of is None else of
+    spread = None if noise is None else float(noise)
+    return Checkpoint(int(step), float(objective), _numbers(values), spread, int(folds), int(of), _numbers(errors))
+
+
+def _numbers(values: Any) -> tuple[float | None, ...]:
+    return tuple(None if value is None else float(value) for value in values)
+
+
+def _of_all(noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The column of that name (k, 4); an older log does not say how many folds there are in all."""
+    if noise.ndim == 2 and noise.shape[1] == 3:  # noqa: PLR2004
+        return np.column_stack([noise, noise[:, 2]])
+    return noise.reshape(-1, 4)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        if not value.size or value.dtype.kind == "i" or np.isfinite(value).all():
+            return value.tolist()
+        odd = ~np.isfinite(value)
+        plain = value.astype(object)
+        plain[odd] = value[odd].astype(str)
+        return plain.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def _plain_other(value: Any) -> Any:
+    """What Python's own encoder does not know."""
+    plain = _plain(value)
+    if plain is value:
+        raise TypeError(f"{value!r} is not plain")
+    return plain
+
+
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=_plain_other)

@@ -1,0 +1,162 @@
+"""Limits that change while a study runs: what `study.set_limit` writes, and the problem that follows from it.
+
+An event says all limits from its place in the log on (`LimitsChanged`). Everything is then judged by them, past trials
+included: ledgers and referees forget what they know and learn it again from the log. The unit in which violations are
+added up stays the one that a constraint began with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fairway.checks import is_finite, short
+from fairway.engine.events import Event, LimitsChanged
+from fairway.engine.identity import build, plain
+from fairway.engine.log import Log
+from fairway.errors import StorageError, UsageError
+from fairway.problem import Constraint, Problem, Track
+from fairway.text import limit
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Every constraint that a study has had, by metric in the order of the log's columns, and which were dropped."""
+
+    constraints: Mapping[str, Constraint]
+    dropped: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, change: LimitsChanged) -> Limits:
+        """The limits from a change on."""
+        built = [build(part) for part in change.constraints]
+        if not all(isinstance(one, Constraint) for one in built):
+            raise StorageError("the log changes limits to something that is no constraint: it is damaged")
+        return cls({one.metric: one for one in built}, frozenset(change.dropped))
+
+    @classmethod
+    def founding(cls, config: Mapping[str, Any]) -> Limits:
+        """The limits that a study began with."""
+        return cls({one.metric: one for one in map(build, config["constraints"])})
+
+    @property
+    def in_force(self) -> list[Constraint]:
+        """The constraints that hold."""
+        return [one for metric, one in self.constraints.items() if metric not in self.dropped]
+
+    def problem(self, known: Problem) -> Problem:
+        """A problem with these limits; how a constraint is checked, and at what price, stays what it was."""
+        before = {one.metric: one for one in known.constraints}
+        pairs = [(one, before.get(one.metric, one)) for one in self.in_force]
+        found = [
+            replace(one, cost=was.cost, alone=was.alone) if one.has_limit else replace(one, cost=was.cost)
+            for one, was in pairs
+        ]
+        return Problem(known.objective, found, [*self.constraints])
+
+    def changed(self, objective: str, added: Sequence[Constraint], limits: Mapping[str, float | None]) -> Limits:
+        """These limits with some added, and some set to another number or (None) dropped."""
+        if not added and not limits:
+            raise UsageError("set_limit() came without a limit: set_limit(eod=0.12) is expected, or None to drop one")
+        found, dropped = dict(self.constraints), set(self.dropped)
+        for metric, threshold in limits.items():
+            self._check(objective, metric, threshold)
+            if threshold is None:
+                dropped.add(metric)
+                continue
+            before = found[metric]
+            if isinstance(before, Track):
+                before = before.limited(threshold)
+            found[metric] = replace(before, threshold=threshold, scale=before.unit)
+            dropped.discard(metric)
+        for one in added:
+            self._check_added(objective, one, found)
+            found[one.metric] = replace(one, scale=one.unit) if one.has_limit else one
+            dropped.discard(one.metric)
+        return Limits(found, frozenset(dropped))
+
+    def _check(self, objective: str, metric: str, threshold: object) -> None:
+        given = f"set_limit({metric}={short(threshold)})"
+        if metric == objective:
+            raise UsageError(f"{given}: {metric} is the objective, which stays as it is and has no limit")
+        if metric not in self.constraints:
+            known = ", ".join(self.constraints) or "none"
+            raise UsageError(
+                f"{given}: the study has no limit on {short(metric)} (its limits: {known}); add one with "
+                f"set_limit(fw.AtMost({short(metric)}, ...)) or fw.AtLeast"
+            )
+        if threshold is None and not self.constraints[metric].has_limit:
+            raise UsageError(f"{given}: {metric} is tracked and has no limit to drop; set_limit({metric}=0.1) sets one")
+        if threshold is None and metric in self.dropped:
+            raise UsageError(f"{given}: that limit was dropped before; set_limit({metric}=0.1) brings one back")
+        if threshold is not None and (isinstance(threshold, bool) or not is_finite(threshold)):
+            raise UsageError(f"{given}: a finite number is expected, or None to drop the limit")
+
+    def _check_added(self, objective: str, one: object, found: Mapping[str, Constraint]) -> None:
+        if not isinstance(one, Constraint):
+            raise UsageError(
+                f"set_limit({short(one)}): set_limit(eod=0.12) or set_limit(fw.AtMost('ms', 20.0)) is expected"
+            )
+        if not one.has_limit:
+            _check_tracked_again(one, found.get(one.metric))
+            return
+        if one.metric == objective:
+            raise UsageError(f"set_limit({type(one).__name__}({short(one.metric)}, ...)): that is the objective")
+        if one.metric in found:
+            raise UsageError(
+                f"set_limit({type(one).__name__}({short(one.metric)}, ...)): the study has a constraint on that metric "
+                f"already; give its number, set_limit({one.metric}={one.threshold:g})"
+            )
+
+    def event(self, change: int, at: float) -> LimitsChanged:
+        """The event that writes these limits to the log."""
+        return LimitsChanged(change, [plain(one) for one in self.constraints.values()], sorted(self.dropped), at)
+
+
+def _check_tracked_again(one: Constraint, before: Constraint | None) -> None:
+    """Refuse to track what the study has not measured so far, or what it wants the other way."""
+    given = f"set_limit(Track({short(one.metric)}))"
+    if before is None:
+        raise UsageError(
+            f"{given}: a metric is tracked from a study's beginning on; add a limit with "
+            f"set_limit(fw.AtMost({short(one.metric)}, ...)) or fw.AtLeast"
+        )
+    if before.sign != one.sign:
+        larger = "larger=True" if before.sign < 0 else "larger=False"
+        raise UsageError(f"{given}: the study wants {one.metric} the other way: Track(..., {larger}) is expected")
+    if not before.has_limit:
+        raise UsageError(f"{given}: it is tracked already; set_limit({one.metric}=0.1) sets a limit")
+
+
+def last_change(events: Sequence[Event]) -> int | None:
+    """The place of the last change of limits among events; None without one."""
+    return next((i for i in reversed(range(len(events))) if isinstance(events[i], LimitsChanged)), None)
+
+
+def in_force(log: Log, founding: Problem) -> Sequence[Constraint]:
+    """The constraints that hold at the end of a log."""
+    events = log.summary(0)[0]
+    last = last_change(events)
+    return founding.constraints if last is None else Limits.of(events[last]).in_force  # type: ignore[arg-type]
+
+
+def differences(before: Limits, after: Limits) -> list[str]:
+    """What a change changed, in words.
+
+    >>> import fairway as fw
+    >>> before = Limits({"eod": fw.AtMost("eod", 0.1)})
+    >>> differences(before, before.changed("auc", [fw.AtMost("ms", 20.0)], {"eod": 0.12}))
+    ['eod ≤ 0.12 (was ≤ 0.1)', 'ms ≤ 20 (new)']
+    """
+    said = []
+    for metric, one in after.constraints.items():
+        was = None if metric in before.dropped else before.constraints.get(metric)
+        now = None if metric in after.dropped else one
+        if now is not None and was is None:
+            said.append(f"{metric} {limit(now)} ({'again' if metric in before.constraints else 'new'})")
+        elif was is not None and now is None:
+            said.append(f"{metric} without a limit (was {limit(was)})")
+        elif was is not None and now is not None and was.threshold != now.threshold:
+            said.append(f"{metric} {limit(now)} (was {limit(was) if was.has_limit else 'tracked'})")
+    return said

@@ -1,0 +1,124 @@
+"""Why a study has found nothing within its limits: which limit stands in the way, in a sentence that says what to do.
+
+The report, `fairway show`, `optimize` and the scikit-learn search all say it in these words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from fairway import feasibility
+from fairway.engine.course import Course
+from fairway.engine.remeasurement import company, was_alone
+from fairway.problem import Constraint, Problem
+from fairway.text import beside, counted, limit_in_words, named
+
+
+class Obstacle(NamedTuple):
+    """What trials say of one limit, by the checkpoint that stands for each."""
+
+    constraint: Constraint
+    trials: int  # that measured the objective and did not fail
+    bounds: Sequence[float]  # of those that measured it: what is compared with the limit
+    offered: bool  # whether some check was offered, and not worth its price so far
+    companies: Sequence[str] = ()  # of those that measured it while others used the machine: who did
+    again: int = 0  # of those that measured it: again, alone, so that another value counts than at first
+
+    @property
+    def kept(self) -> int:
+        """How many trials kept it."""
+        return sum(self._over(bound) <= 0.0 for bound in self.bounds)
+
+    @property
+    def undefined(self) -> int:
+        """How many trials measured it as NaN."""
+        return sum(map(math.isnan, self.bounds))
+
+    @property
+    def ease(self) -> float:
+        """How easily it is kept: the share of trials that kept it, below 0 if none reported it, above 1 if unknown."""
+        if not self.bounds:
+            return 2.0 if self.offered else -1.0
+        return self.kept / len(self.bounds)
+
+    @property
+    def nearest(self) -> float:
+        """The value nearest to the limit, or furthest within it."""
+        return min((bound for bound in self.bounds if not math.isnan(bound)), key=self._over)
+
+    @property
+    def _cause(self) -> str:
+        """What joins a limit that nothing kept to the advice: who was measured again, and who was in company."""
+        again = f"; {self._who(self.again)} measured again, alone, and the newer value counts" if self.again else ""
+        if not self.companies:
+            return f"{again}: "
+        kinds = Counter(self.companies)
+        company = ("such as " if len(kinds) > 1 else "") + kinds.most_common(1)[0][0]
+        return (
+            f"{again}; {self._who(len(self.companies))} measured in company ({company}), which can make it worse: "
+            "measure on a quiet machine with workers=1, or "
+        )
+
+    def _who(self, n: int) -> str:
+        """So many of those that measured it, as the subject of a sentence."""
+        if n == len(self.bounds):
+            return "it was" if n == 1 else "all of them were"
+        return "1 of them was" if n == 1 else f"{n:,} of them were"
+
+    def _over(self, bound: float) -> float:
+        return self.constraint.sign * (bound - self.constraint.threshold)
+
+    def __str__(self) -> str:
+        """The sentence, without its full stop."""
+        metric, wanted, n = named(self.constraint.metric), limit_in_words(self.constraint), len(self.bounds)
+        if not self.bounds and self.offered:
+            return f"{metric} was never checked: report it in every trial, and run trials to their end"
+        if not self.bounds:
+            return (
+                f"{metric} has a limit and was not reported by any of {counted(self.trials, 'trial')}: report it "
+                "beside the objective, or drop the constraint"
+            )
+        if self.undefined == n:
+            return (
+                f"{metric} was NaN in all of {counted(n, 'trial')}, and NaN counts as violated: find out why it is "
+                "undefined, such as a group without rows, or an error that a confidence needs"
+            )
+        if not self.kept:
+            who = "the only trial" if n == 1 else f"none of {n:,} trials"
+            kept = "did not keep it" if n == 1 else "kept it"
+            near = beside(self.nearest, self.constraint.threshold)
+            return (
+                f"{who} that measured {metric} {kept} {wanted}, and {near} came nearest{self._cause}loosen that limit, "
+                "widen the space, or search longer"
+            )
+        return f"{self.kept:,} of {counted(n, 'trial')} kept {metric} {wanted}, but none of them every other limit too"
+
+
+def obstacles(problem: Problem, courses: Iterable[Course], saved: Sequence[int] | None = None) -> list[Obstacle]:
+    """What trials say of each limit, the one that stands most in the way first.
+
+    `saved` says for each constraint how many checks were offered and not called, where that is known.
+    """
+    some = [course for course in courses if course.checkpoint is not None]
+    offered = [any(course.saved for course in some)] * len(problem.constraints) if saved is None else saved
+    bounds: dict[str, list[float]] = {constraint.metric: [] for constraint in problem.constraints}
+    companies: dict[str, list[str]] = {constraint.metric: [] for constraint in problem.constraints}
+    again: Counter[str] = Counter()
+    for course in some:
+        assert course.checkpoint is not None
+        for constraint, value, error in feasibility.each_value(problem, course.checkpoint):
+            if value is not None:
+                bounds[constraint.metric].append(feasibility.bound(constraint, value, error))
+                again[constraint.metric] += was_alone(course, constraint.metric)
+                companies[constraint.metric] += filter(None, [company(course, constraint.metric)])
+    pairs = zip(problem.constraints, offered, strict=True)
+    ran = sum(course.status != "failed" for course in some)  # one whose check raised would have reported
+    found = [
+        Obstacle(one, ran, bounds[one.metric], bool(maybe), companies[one.metric], again[one.metric])
+        for one, maybe in pairs
+        if one.has_limit
+    ]
+    return sorted(found, key=lambda one: one.ease)

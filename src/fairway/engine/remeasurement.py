@@ -1,0 +1,165 @@
+"""What a second measurement of a checkpoint changes, made at the end of a run when no other worker runs.
+
+Two workers on one machine slow each other down, so a latency measured then is too long, or by luck too short. A
+constraint with `alone=True` is measured again at the best checkpoint (`fairway.runners.alone`). That is an event of its
+own, `Remeasured`: the reports stay as they were, and whoever reads the log takes the newer value from here. Other
+programs may use the machine all the same. They only ever make a value worse, so a worse one does not count then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from fairway.engine.columns import fitted
+from fairway.engine.course import Course, with_reports
+from fairway.engine.events import Remeasured, Reported
+from fairway.feasibility import bound, excess
+from fairway.problem import Constraint, Problem
+from fairway.text import beside, named, number
+
+_ALONE = "alone"  # how a note begins that says that nobody was there
+
+
+class Known(Protocol):
+    """What a ledger knows of the trials of a study."""
+
+    @property
+    def courses(self) -> Sequence[Course]:
+        """Every trial, by number."""
+
+    @property
+    def remeasured(self) -> Sequence[Sequence[int]]:
+        """The trial and step of each checkpoint that was measured again."""
+
+
+def how_measured(metric: str) -> str:
+    """The name of the note that says who else used the machine while a trial's metric was measured."""
+    return f"{metric}_measured"
+
+
+def company(course: Course, metric: str) -> str:
+    """Who else used the machine while a trial's metric was measured, such as "beside 1 other worker"; empty if nobody.
+
+    >>> company(Course({}, 0, 0.0, notes={"ms_measured": "beside 1 other worker"}), "ms")
+    'beside 1 other worker'
+    >>> company(Course({}, 0, 0.0, notes={"ms_measured": "alone at step 3: 12, where it was 15 before"}), "ms")
+    ''
+    """
+    return "" if was_alone(course, metric) else str(course.notes.get(how_measured(metric), ""))
+
+
+def was_alone(course: Course, metric: str) -> bool:
+    """Whether a trial's metric was measured again with nobody beside it, so that its first value does not count."""
+    return str(course.notes.get(how_measured(metric), "")).startswith(_ALONE)
+
+
+def alone_metrics(problem: Problem) -> list[str]:
+    """The constraints that are to be measured alone, by metric."""
+    return [constraint.metric for constraint in problem.constraints if constraint.alone]
+
+
+def was_crowded(problem: Problem, known: Known, number: int, step: int) -> bool:
+    """Whether a checkpoint has to be measured again: others ran beside its trial, or its metric says so."""
+    if [number, step] in known.remeasured:
+        return False
+    course = known.courses[number]
+    if any(how_measured(metric) in course.notes for metric in alone_metrics(problem)):
+        return True
+    others = (other for i, other in enumerate(known.courses) if i != number)
+    return any(other.began < course.ended and not other.ended <= course.began for other in others)
+
+
+class Twice(NamedTuple):
+    """A constraint that was measured twice at one checkpoint.
+
+    >>> import fairway as fw
+    >>> print(Twice(fw.AtMost("ms", 60), 55.04, None, 107.1, None, ""))
+    ms 107.1 alone, where it was 55.04: over its limit of 60
+    >>> print(Twice(fw.AtMost("ms", 60), 55.04, None, 107.1, None, "while others used 1.9 of 2 cores"))
+    ms 107.1 while others used 1.9 of 2 cores, where it was 55.04: it keeps 55.04, since others only make it worse
+    """
+
+    constraint: Constraint
+    was: float
+    was_error: float | None
+    value: float
+    error: float | None
+    company: str  # who used the machine the second time; empty if nobody is known to
+
+    @property
+    def counts(self) -> bool:
+        """Whether the second value takes the place of the first: if others were there, only one that is no worse."""
+        first, second = bound(self.constraint, self.was, self.was_error), bound(self.constraint, self.value, self.error)
+        return not self.company or self.constraint.sign * (second - first) <= 0.0
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the second value counts and breaks the limit."""
+        return self.counts and excess(self.constraint, self.value, self.error) > 0.0
+
+    def note(self, step: int) -> str:
+        """What the trial's notes say of a second value that does not count."""
+        return f"again at step {step}, {self.company}: {number(self.value)}, so it keeps {number(self.was)}"
+
+    def __str__(self) -> str:
+        limit, side = self.constraint.threshold, "over" if self.constraint.sign > 0 else "under"
+        margin = ", its margin included" if self.constraint.z else ""
+        said = f"{named(self.constraint.metric)} {beside(self.value, limit)} {self.company or _ALONE}, "
+        said += f"where it was {number(self.was)}: "
+        if not self.counts:
+            return said + f"it keeps {number(self.was)}, since others only make it worse"
+        return said + f"{side if self.is_broken else 'within'} its limit of {limit:g}{margin}"
+
+
+def newer(
+    event: Remeasured, values: Sequence[float | None], errors: Sequence[float | None]
+) -> tuple[tuple[Any, ...], tuple[float | None, ...]]:
+    """The values and errors of the checkpoint of an event, as they are after it; no errors if all are unknown."""
+    before = zip(values, errors or (None,) * len(values), strict=True)
+    rows = zip(before, zip(event.values, event.errors, strict=True), strict=True)
+    both = [old if new[0] is None else new for old, new in rows]
+    known = tuple(error for _, error in both)
+    return tuple(value for value, _ in both), known if any(error is not None for error in known) else ()
+
+
+def summed_again(problem: Problem, batches: Sequence[Reported], events: Sequence[Remeasured]) -> dict[str, Any]:
+    """The checkpoint that stands for a trial, its peak and its late check, from its reports and second measurements."""
+    course = Course({}, 0, 0.0)
+    for batch in batches:
+        batch = fitted(batch, problem)  # noqa: PLW2901
+        for event in events:
+            batch = _corrected_rows(batch, fitted(event, problem))  # noqa: PLW2901
+        for name, value in with_reports(problem, course, batch).items():
+            setattr(course, name, value)
+    return {"checkpoint": course.checkpoint, "peak": course.peak, "late": course.late}
+
+
+def _corrected_rows(batch: Reported, event: Remeasured) -> Reported:
+    """A batch with the newer values in the rows that measured them before."""
+    rows = np.flatnonzero(batch.step == event.step)
+    values, errors = batch.values.copy(), batch.error_table()
+    for j, (value, error) in enumerate(zip(event.values, event.errors, strict=True)):
+        if value is not None:
+            again = rows[batch.check_ns[rows, j] >= 0]
+            values[again, j], errors[again, j] = value, np.nan if error is None else error
+    found = np.argwhere(~np.isnan(errors))
+    table = np.column_stack([found, errors[tuple(found.T)]]) if len(found) else np.empty((0, 3))
+    return replace(batch, values=values, errors=table) if len(rows) else batch
+
+
+def notes_of(problem: Problem, course: Course, event: Remeasured) -> Mapping[str, str]:
+    """The notes of a trial that was measured again: whether it was alone, and what it had measured before."""
+    before, how = course.checkpoint, f"{_ALONE} at step {event.step}"
+    if event.company:
+        how = f"again at step {event.step}, {event.company}"
+    old = (None,) * len(event.values) if before is None or before.step != event.step else before.values
+    return {
+        how_measured(constraint.metric): f"{how}: {number(value)}"
+        + ("" if was is None else f", where it was {number(was)} before")
+        for constraint, was, value in zip(problem.constraints, old, event.values, strict=True)
+        if value is not None
+    }

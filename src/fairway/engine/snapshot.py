@@ -1,0 +1,254 @@
+"""What follows from the first events of a log, kept beside it, so that a long study opens without replaying them all.
+
+A snapshot is derived, and never a second truth. It says up to which position it reaches, how the event before that
+reads, and what its parts hash to. One that does not fit the log, or was made by another version of fairway, is not
+used, and the whole log is replayed. It holds JSON and plain arrays: reading one runs no code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fairway import __version__
+from fairway.engine import courses, states
+from fairway.engine.certification import Certification
+from fairway.engine.event_json import from_json, to_json
+from fairway.engine.events import Event
+from fairway.engine.ledger import Ledger
+from fairway.engine.limits import Limits
+from fairway.engine.log import Log, Snapshots
+from fairway.engine.referee import KNOWN, Referee
+from fairway.engine.remeasurement import alone_metrics
+from fairway.engine.revival import Lost
+from fairway.engine.saves import Saves
+from fairway.errors import StorageError
+from fairway.logs import logger
+from fairway.problem import Problem
+from fairway.space import Space
+
+VERSION = "3"
+"""Of what a snapshot says under its names; raise it when a stopper's state changes between releases."""
+
+_PLAIN = (
+    *("workers", "opened", "counts", "last_stop", "last_failure", "ended", "train_saved_ns", "sums", "last_at"),
+    *("remeasured", "dropped", "judged_by", "changed_after", "retries"),
+)
+_AT_ONCE = ("head", "ledger")  # parts that every reader needs
+_BESTS = ("best", "best_ignoring_limits")
+_EVENTS = ("verdicts", "searched", "changes", "carried")
+
+
+def keep(log: Log, position: int, ledger: Ledger, referee: Referee) -> bool:
+    """Keep what a log's first events led to; whether the log can, and all of it is plain."""
+    if not isinstance(log, Snapshots):
+        return False
+    try:
+        state = states.to_json(referee.known())
+    except states.NotPlainError:
+        return False  # a stopper of the user's own
+    parts = _parts(ledger) | {"ledger": _json(_plain(ledger)), "referee": _json(state)}
+    digests = {name: _digest(part) for name, part in parts.items()}
+    head = {
+        "made_of": _made_of(ledger),
+        "position": position,
+        "mark": log.mark(position),
+        **_rules(referee),
+        "trials": len(ledger.courses),
+        "digests": digests,
+    }
+    log.keep({"head": _json(head), **parts})
+    return True
+
+
+def restore(
+    log: Log, space: Space, problem: Problem, seed: int = 0, referee: Referee | None = None
+) -> tuple[Ledger, int]:
+    """A ledger from a log's snapshot, and the position that it reaches; an empty one and 0 if there is none that fits.
+
+    A fresh referee learns what the snapshot's one knew. Without a referee, running trials come without their reports,
+    as in a summary, and the trials and columns are read when somebody looks at them: however many there are, a glance
+    at the study takes the same time.
+    """
+    found = None
+    if isinstance(log, Snapshots):
+        try:
+            parts = log.kept(None if referee is not None else _AT_ONCE)
+            if parts:
+                whole = partial(Ledger, space, problem, seed)
+                found = _restored(log, parts, _empty(parts, space, problem, seed), whole, referee)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the log has it all
+            logger.debug("the snapshot is not used: %r", error)
+    return found or (Ledger(space, problem, seed), 0)
+
+
+def _empty(parts: Mapping[str, bytes], space: Space, problem: Problem, seed: int) -> Ledger:
+    """A ledger to be filled, which judges by the limits that the snapshot was made by."""
+    changes = [from_json(event) for event in json.loads(parts["ledger"])["changes"]]
+    return Ledger(space, Limits.of(changes[-1]).problem(problem) if changes else problem, seed)  # type: ignore[arg-type]
+
+
+def _restored(
+    log: Snapshots,
+    parts: Mapping[str, bytes],
+    ledger: Ledger,
+    whole: Callable[[], Ledger],
+    referee: Referee | None,
+) -> tuple[Ledger, int] | None:
+    """The ledger, filled, and the position; None if the snapshot does not fit. `whole` makes one for the whole log."""
+    head = json.loads(parts["head"])
+    position = int(head["position"])
+    mark = log.mark(position)
+    if head["made_of"] != _made_of(ledger) or mark is None or mark != head["mark"]:
+        return None
+    if referee is not None and any(head[name] != rule for name, rule in _rules(referee).items()):
+        return None
+    there = head["digests"] if referee is not None else _AT_ONCE[1:]
+    if any(_digest(parts[name]) != head["digests"][name] for name in there):
+        return None
+    plain, later = json.loads(parts["ledger"]), _Later(log, head, dict(parts), whole)
+    _fill(ledger, plain, head["trials"], later, with_reports=referee is not None)
+    ledger.columns.fill(later.columns)
+    if referee is not None:
+        ledger.history()  # reads the columns: they are used at once
+        referee.judge_by(ledger.problem, states.from_json(json.loads(parts["referee"])))
+        referee.seen = position
+    return ledger, position
+
+
+class _Later:
+    """The parts of a snapshot that are read when somebody looks; what is gone by then follows from the log again."""
+
+    def __init__(
+        self, log: Snapshots, head: Mapping[str, Any], parts: dict[str, bytes], whole: Callable[[], Ledger]
+    ) -> None:
+        self._log, self._digests, self._position = log, head["digests"], int(head["position"])
+        self._parts, self._whole = parts, whole  # those that were read; makes a ledger for the whole log
+
+    def part(self, name: str) -> bytes:
+        """A part as it was when the snapshot was kept: the study may run on, and keep another one."""
+        if name not in self._parts:
+            found = self._log.kept([name]).get(name, b"")
+            self._parts |= {name: found} if _digest(found) == self._digests[name] else self._made_again()
+        return self._parts[name]
+
+    def columns(self) -> Mapping[str, np.ndarray[Any, Any]]:
+        """What samplers see."""
+        return _unarrays(self.part("columns"))
+
+    def _made_again(self) -> dict[str, bytes]:
+        assert isinstance(self._log, Log)
+        events, ledger = self._log.read(0, self._position), self._whole()
+        if len(events) < self._position:
+            raise StorageError("the study was deleted while it was read")
+        ledger.extend(events, lambda: events)
+        return _parts(ledger)
+
+
+def _parts(ledger: Ledger) -> dict[str, bytes]:
+    """The parts that grow with the number of trials."""
+    blocks = {f"trials {i}": block for i, block in enumerate(ledger.courses.packed())}
+    return blocks | {"columns": _arrays(ledger.columns.rows())}
+
+
+def _rules(referee: Referee) -> dict[str, Any]:
+    """What decides, besides reports, what a referee knows."""
+    return {"stopper": states.to_json(referee.stopper), "alone": alone_metrics(referee.problem)}
+
+
+def _made_of(ledger: Ledger) -> list[str]:
+    """What a snapshot of this version holds, by name: one that holds anything else is not used."""
+    return [__version__, VERSION, *_PLAIN, *_BESTS, *_EVENTS, *courses.NAMES, *ledger.columns.rows(), *KNOWN]
+
+
+def faults(log: Log, events: Sequence[Event], space: Space, problem: Problem) -> list[str]:
+    """What a log's snapshot says and the log does not, in sentences; a snapshot that is not used says nothing."""
+    (found, position), whole = restore(log, space, problem), Ledger(space, problem)
+    whole.extend(events[:position], lambda: events[:position])
+    names = [] if _summary(found) == _summary(whole) else ["what it says of the study"]
+    ended = [number for number in range(len(found.courses)) if number not in whole.running]
+    if len(found.courses) != len(whole.courses):
+        names.append("the number of trials")
+    elif any(_json(courses.to_json(found.courses[k])) != _json(courses.to_json(whole.courses[k])) for k in ended):
+        names.append("what it says of a trial")
+    rows, expected = found.columns.rows(), whole.columns.rows()
+    if any(not np.array_equal(rows[name], column, equal_nan=True) for name, column in expected.items()):
+        names.append("a column that samplers see")
+    return [f"the snapshot at position {position} is not what the log says: {name} differs" for name in names]
+
+
+def _summary(ledger: Ledger) -> bytes:
+    return _json({name: value for name, value in _plain(ledger).items() if name != "running"})
+
+
+def _plain(ledger: Ledger) -> dict[str, Any]:
+    """What a ledger knows, apart from its trials and columns."""
+    lost = ledger.given_up.lost.items()
+    return {
+        **{name: getattr(ledger, name) for name in _PLAIN},
+        **{name: getattr(ledger, name) for name in _BESTS},
+        **{name: [to_json(event) for event in getattr(ledger, name)] for name in _EVENTS},
+        "terminators": [*ledger.terminators.items()],
+        "later": [*ledger.later.items()],
+        "certifications": [
+            [one.limits, one.best, to_json(one.sealed), *map(to_json, one.tests)] for one in ledger.certifications
+        ],
+        "running": [[number, courses.to_json(course)] for number, course in ledger.running.items()],
+        "saves": ledger.saves.to_json(),
+        "queue": [to_json(waiting) for waiting in ledger.queue],
+        "withdrawn": [to_json(waiting) for waiting in ledger.given_up.withdrawn],
+        "lost": [
+            [number, courses.to_json(one.course), one.failure, one.train_saved_ns, one.runs_again]
+            for number, one in lost
+        ],
+    }
+
+
+def _fill(ledger: Ledger, plain: Mapping[str, Any], trials: int, later: _Later, *, with_reports: bool) -> None:
+    for name in _PLAIN:
+        setattr(ledger, name, plain[name])
+    for name in _BESTS:
+        found = plain[name]
+        setattr(ledger, name, found and (found[0], courses.checkpoint(found[1])))
+    for name in _EVENTS:
+        setattr(ledger, name, [from_json(event) for event in plain[name]])
+    ledger.terminators = dict(plain["terminators"])
+    ledger.later = dict(plain["later"])
+    for limits, best, sealed, *tests in plain["certifications"]:
+        made = Certification(from_json(sealed), [from_json(test) for test in tests], limits, best and tuple(best))  # type: ignore[arg-type, misc]
+        ledger.certifications.append(made)
+    ledger.saves = Saves.from_json(plain["saves"])
+    ledger.queue.extend(from_json(waiting) for waiting in plain["queue"])  # type: ignore[misc]
+    ledger.given_up.withdrawn.extend(from_json(waiting) for waiting in plain["withdrawn"])  # type: ignore[misc]
+    for number, course, *rest in plain["lost"]:
+        ledger.given_up.keep(number, Lost(courses.from_json(course), *rest))
+    names = [f"trials {i}" for i in range(-(-trials // courses.BLOCK))]
+    blocks = [later.part(name) if with_reports else partial(later.part, name) for name in names]
+    ledger.fill(
+        blocks, trials, {number: courses.from_json(row) for number, row in plain["running"]}, with_reports=with_reports
+    )
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _digest(part: bytes) -> str:
+    return hashlib.sha256(part).hexdigest()
+
+
+def _arrays(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+    written = io.BytesIO()
+    np.savez(written, allow_pickle=False, **arrays)
+    return written.getvalue()
+
+
+def _unarrays(part: bytes) -> dict[str, np.ndarray[Any, Any]]:
+    with np.load(io.BytesIO(part), allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}

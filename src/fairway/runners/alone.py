@@ -1,0 +1,122 @@
+"""Measures the best again at the end of a run, with the workers gone, where a constraint says `alone=True`.
+
+A study keeps numbers, not models, so the best trial is trained again in this process, up to its best step, as `rebuild`
+does. If it breaks its limit now, the next best follows, until one holds or none is left. If others use the machine then
+too, a worse value does not count. Each measurement is in the log before the next begins, so a run that is killed on the
+way has lost nothing; the next one continues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fairway import crowd
+from fairway.engine.columns import widened
+from fairway.engine.events import Noted, Remeasured
+from fairway.engine.measurement import Given, Observation
+from fairway.engine.owner import Owner
+from fairway.engine.record import Best
+from fairway.engine.remeasurement import Twice, alone_metrics, how_measured, summed_again, was_crowded
+from fairway.engine.trial import Trial
+from fairway.errors import UsageError
+from fairway.logs import logger
+from fairway.problem import Problem
+from fairway.runners.evaluate import describe, evaluate
+from fairway.runners.rebuild import Again
+from fairway.text import counted
+
+
+def measure_alone(owner: Owner, function: Callable[[Trial], Any], say: Callable[[str], object] | None) -> None:
+    """Measure the best again, and the next best if it breaks its limit, unless nobody else ran before.
+
+    Whatever the function raises is logged, and leaves the best as it is.
+    """
+    names = alone_metrics(owner.problem)
+    if not names:
+        return
+    owner.journal.catch_up()
+    while (best := _crowded_best(owner)) is not None:
+        which = f"trial {best.number}, step {best.step}"
+        if owner.ledger.running:
+            running = counted(len(owner.ledger.running), "trial")
+            logger.warning(
+                "%s is not measured again: %s still running; the last process to end does it", which, running
+            )
+            return
+        if say is not None:
+            say(f"measuring {which} again, alone: {', '.join(names)}")
+        try:
+            with crowd.run_of(1):
+                again = _measured(owner, best, function)
+        except Exception as error:  # noqa: BLE001 - the user's
+            logger.warning("%s could not be measured again (%s): it keeps what it had", which, describe(error))
+            return
+        if not _write(owner, best, again):
+            continue  # another process was first, and its values hold
+        line = f"{which}: {'; '.join(map(str, again))}"
+        if any(one.company or one.is_broken for one in again):
+            logger.warning("%s", line)
+        elif say is not None:
+            say(line)
+
+
+def _crowded_best(owner: Owner) -> Best | None:
+    """The best checkpoint, if it has to be measured again; one that may come back to life has to wait."""
+    with owner.lock:
+        best = owner.best
+        if best is None or owner.ledger.given_up.course(best.number) is not None:
+            return None
+        return best if was_crowded(owner.problem, owner.ledger, best.number, best.step) else None
+
+
+def _measured(owner: Owner, best: Best, function: Callable[[Trial], Any]) -> list[Twice]:
+    """The constraints that are to be measured alone, at a checkpoint that is trained again."""
+    problem, driver = owner.problem, _Alone(best, owner.problem)
+    evaluate(function, Trial(best.number, best.params, seed=owner.seed_of(best.number), driver=driver))
+    found = driver.measured
+    if found is None or all(value is None for value in found.values):
+        names = " and ".join(alone_metrics(problem))
+        raise UsageError(f"the function did not report {names} at step {best.step} this time")
+    notes = (driver.notes.get(how_measured(metric)) for metric in alone_metrics(problem))
+    company = next(filter(None, notes), "")
+    now = zip(problem.constraints, found.values, found.errors or owner.referee.unmeasured, strict=True)
+    first = ((best.metrics[each.metric], best.errors.get(each.metric)) for each in problem.constraints)
+    return [
+        Twice(each, was, before, value, error, company)
+        for (each, value, error), (was, before) in zip(now, first, strict=True)
+        if value is not None and was is not None
+    ]
+
+
+def _write(owner: Owner, best: Best, again: Sequence[Twice]) -> bool:
+    """Write the values that count, and what they make of the trial; False if another process was first."""
+    problem, counts = owner.problem, {one.constraint.metric: one for one in again if one.counts}
+    count = [counts.get(constraint.metric) for constraint in problem.constraints]
+    values, errors = [one and one.value for one in count], [one and one.error for one in count]
+    owner.journal.catch_up()
+    log, seen, at = owner.journal.log, owner.journal.position, owner.clock.at()
+    event = Remeasured(best.number, best.step, values, errors, None, None, None, seen, at, again[0].company)
+    earlier = [one for one in log.summary()[0] if isinstance(one, Remeasured) and one.number == best.number]
+    known = summed_again(problem, log.reports([best.number]), [*earlier, widened(event, problem)])
+    notes = {how_measured(one.constraint.metric): one.note(best.step) for one in again if not one.counts}
+    noted = [Noted(best.number, notes, at)] if notes else []
+    written = owner.journal.append(widened(replace(event, **known), problem), *noted)
+    owner.journal.catch_up()
+    return written
+
+
+class _Alone(Again):
+    """Calls the constraints that are to be measured alone, at the last step, and no other."""
+
+    def __init__(self, best: Best, problem: Problem) -> None:
+        super().__init__(best, problem, steps=[best.step])
+        self._wanted = {problem.objective.metric, *alone_metrics(problem)}
+        self.measured: Observation | None = None
+
+    def offered(self, offers: dict[str, Given]) -> dict[str, Given]:
+        return {name: given for name, given in offers.items() if name in self._wanted}
+
+    def heard(self, observation: Observation | None, step: int, checkpoint: Any) -> None:  # noqa: ARG002
+        self.measured = observation

@@ -1,0 +1,95 @@
+"""Checksums that find damage: each event carries one of its own row, and that of the event before it.
+
+A row can be checked alone, since its checksum is of the columns of that row; a log is checked as a chain, since each
+row also names the checksum of the row before. Checksums find accidents, not forgery: whoever changes a row on purpose
+can compute them again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from fairway.engine import soundness
+from fairway.engine.event_json import from_json
+from fairway.engine.events import Event, Reported
+from fairway.errors import UsageError
+
+REPORTED = Reported.__name__
+DIGITS = 16
+"""Of a checksum; that of a report is followed by a space and its trial, so that SQL can tell a wrong kind or trial."""
+
+
+class Row(NamedTuple):
+    """One event as a table holds it; after damage a column may hold anything."""
+
+    position: int
+    kind: str
+    claim: str | None
+    trial: int | None
+    previous: str | None  # the checksum of the event before, "" for the first
+    checksum: str | None
+    body: str
+
+    def __str__(self) -> str:
+        of = "" if self.trial is None else f" of trial {str(self.trial)[:20]}"
+        return f"event {str(self.position)[:20]} ({str(self.kind)[:20]}{of})"
+
+    def event(self, *, trusted: bool = False) -> Event:
+        """The event that the body holds; a `UsageError` if it is none.
+
+        It is trusted if its checksum is right: what was written with one is an event.
+        """
+        try:
+            event = from_json(json.loads(self.body))
+            if not trusted:
+                soundness.check(event)
+        except UsageError:
+            raise
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UsageError(f"{str(self.body)[:80]!r}: no event of a fairway log") from error
+        return event
+
+
+def checksum(study: int, row: Row) -> str:
+    """The checksum that a row of a study should carry."""
+    content = f"{study!r} {row.position!r} {row.kind!r} {row.claim!r} {row.trial!r} {row.previous} {row.body}"
+    digest = blake2b(content.encode("utf-8", "surrogateescape"), digest_size=DIGITS // 2).hexdigest()
+    return f"{digest} {row.trial}" if row.kind == REPORTED else digest
+
+
+def study_checksum(name: str, created: float) -> str:
+    """The checksum of the row of a study: of what never changes in it."""
+    return blake2b(f"{name!r} {created!r}".encode("utf-8", "surrogateescape"), digest_size=DIGITS // 2).hexdigest()
+
+
+class Link(NamedTuple):
+    """One row of a log, and what is wrong with it, if anything is."""
+
+    row: Row
+    damage: str | None
+
+
+def links(study: int, rows: Iterable[Row], before: str | None = "") -> Iterator[Link]:
+    """Check rows that follow each other; `before` is the checksum of the event before them, None if not known."""
+    known = {before}
+    for row in rows:
+        right = checksum(study, row)
+        damage = None
+        if row.checksum != right:
+            damage = "it does not match its checksum" if row.checksum else "it has no checksum"
+        elif None not in known and row.previous not in known:
+            damage = "it does not follow the event before it"
+        yield Link(row, damage)
+        known = {row.checksum or "", right}  # one of them is damaged, perhaps, and the next row need not suffer for it
+
+
+def sealed(study: int, rows: Iterable[dict[str, Any]], previous: str) -> str:
+    """Add to each new row what the chain needs; the checksum of the last one, which the next one follows."""
+    for row in rows:
+        row["previous"] = previous
+        columns = Row(row["position"], row["kind"], row["claim"], row["trial"], previous, None, row["body"])
+        row["checksum"] = previous = checksum(study, columns)
+    return previous

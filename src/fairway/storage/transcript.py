@@ -1,0 +1,95 @@
+"""What a process has read from a log or written to it, kept in memory: the log can be written again from that.
+
+The events are kept as the database has them, as JSON, and compressed: about a hundred bytes each. A study that was
+opened from a snapshot has not read the events before it: a thread reads them, a few at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from fairway.errors import StorageError, Unreachable
+
+_CHUNK = 1 << 18  # characters that are compressed together
+_AT_ONCE, _PAUSE_SECONDS = 500, 0.02  # events that are read in the background, and the rest after them
+
+
+class Source(Protocol):
+    """A log whose events can be had as JSON."""
+
+    def bodies(self, since: int, most: int) -> Sequence[str]:
+        """Some events from a position on."""
+
+
+class Transcript:
+    """The events of a log as JSON, from the first one on.
+
+    >>> transcript = Transcript()
+    >>> transcript.add(0, ["{}", "[]"]), transcript.add(1, ["[]", "{1}"])  # one of them is known
+    (True, True)
+    >>> transcript.add(7, ["{7}"])  # those before it are not
+    False
+    >>> len(transcript), list(transcript)
+    (3, ['{}', '[]', '{1}'])
+    """
+
+    def __init__(self) -> None:
+        self._packed: list[bytes] = []
+        self._fresh: list[str] = []
+        self._characters = self._length = 0
+        self._lock = threading.Lock()
+        self._filling = False  # a thread reads what is missing
+
+    def __len__(self) -> int:
+        return self._length
+
+    def add(self, position: int, bodies: Sequence[str]) -> bool:
+        """Keep events that were read or written at a position; False, and none is kept, if some before are missing."""
+        with self._lock:
+            if position > self._length:
+                return False
+            for body in bodies[self._length - position :]:
+                self._fresh.append(body)
+                self._length += 1
+                self._characters += len(body)
+                if self._characters > _CHUNK:
+                    self._packed.append(zlib.compress("\0".join(self._fresh).encode(), 1))  # which JSON has not
+                    self._fresh, self._characters = [], 0
+            return True
+
+    def note(self, log: Source, position: int, bodies: Sequence[str]) -> None:
+        """Keep events of a log; if some before them are missing, all are read in a thread, while the log is used."""
+        if self.add(position, bodies):
+            return
+        with self._lock:
+            started, self._filling = self._filling, True
+        if not started:
+            source = weakref.ref(log)
+            threading.Thread(target=self._fill, args=(source,), name="fairway transcript", daemon=True).start()
+
+    def _fill(self, source: weakref.ref[Source]) -> None:
+        more = True
+        while more and (log := source()) is not None:
+            try:
+                found = log.bodies(self._length, _AT_ONCE)
+                self.add(self._length, found)
+                more = len(found) == _AT_ONCE
+            except Unreachable:
+                pass  # it may be back at the next look
+            except StorageError:  # it is gone, or damaged: whoever uses the study will be told
+                return
+            del log
+            time.sleep(_PAUSE_SECONDS)
+        self._filling = False
+
+    def __iter__(self) -> Iterator[str]:
+        with self._lock:
+            packed, fresh = list(self._packed), list(self._fresh)
+        for chunk in packed:
+            yield from zlib.decompress(chunk).decode().split("\0")
+        yield from fresh
