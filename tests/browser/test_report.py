@@ -30,7 +30,7 @@ def draw_all(browser):
     count = wait(browser, "document.querySelectorAll('figure').length")
     for i in range(count):
         browser.execute_script("document.querySelectorAll('figure')[arguments[0]].scrollIntoView()", i)
-        wait(browser, "document.querySelectorAll('figure')[arguments[0]].querySelector('svg.main-svg') !== null", i)
+        wait(browser, "document.querySelectorAll('figure')[arguments[0]].ariaBusy === 'false'", i)
     return count
 
 

@@ -273,9 +273,10 @@ const fairway = (() => {
       if (matchMedia("(pointer: coarse)").matches) layout.dragmode = false;  // a finger scrolls the page
       card.plot.style.minHeight = `${layout.height || 400}px`;
       if (paper) layout.width = Math.min(wide || 680, 680);
+      card.element.setAttribute("aria-busy", "true");
       Plotly.react(card.plot, card.chart.data, layout, {
         responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
-      });
+      }).then(() => card.element.setAttribute("aria-busy", "false"));
       if (card.explorer && !card.drawn) card.plot.on("plotly_afterplot", () => card.explorer.place(card.plot));
       card.explorer?.place(card.plot);
       card.drawn = true;
