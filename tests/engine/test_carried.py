@@ -67,10 +67,11 @@ def test_the_best_of_an_earlier_study_run_first_and_only_own_trials_count():
     new = later([old])
     assert new.best is None
     assert len(new.trials) == 0
-    first = new.ask().params
-    assert first == old.trials[old.history.best_first[0]].params
-    queue = [event for event in new.log.read() if isinstance(event, Enqueued)]
-    assert len({str(event.params) for event in queue}) == 5
+    first = [dict(trial.params) for trial in new.ask(5)]
+    assert first[-1] == old.trials[old.history.best_first[0]].params
+    queue = [event.params for event in new.log.read() if isinstance(event, Enqueued)]
+    assert queue == first
+    assert len({str(params) for params in queue}) == 5
 
 
 def test_a_stopper_does_not_compare_with_carried_curves():
@@ -106,7 +107,7 @@ def test_what_was_measured_again_alone_is_copied(loosened):
     (there,) = new.history.earlier
     assert 30.0 in there.values
     assert there.values.tolist() == old.history.values.tolist()
-    assert new.ask().params == old.best.params
+    assert new.ask(5)[-1].params == old.best.params
 
 
 # In another space
@@ -129,6 +130,12 @@ def test_a_parameter_that_an_earlier_study_lacks_has_its_default_or_is_filled_in
     unknown = later([old], space)
     assert np.isnan(unknown.history.earlier[0].x[:, 2]).all()
     assert len({trial.params["dropout"] for trial in unknown.ask(5)}) == 5
+
+
+@pytest.mark.parametrize(("lacked", "waiting"), [({}, 0), ({"a": 0.5}, 5)])
+def test_a_study_that_knows_less_than_half_of_the_parameters_runs_nothing_first(lacked, waiting):
+    old, space = earlier(), {"x": SPACE["x"], **{name: fw.Float(0.0, 1.0) for name in "abc"}}
+    assert len(later([(old, lacked)], space).owner.ledger.queue) == waiting
 
 
 def test_limits_that_only_the_earlier_study_has_do_not_count():
@@ -156,7 +163,7 @@ def test_an_earlier_study_is_judged_by_its_last_limits(founding, change, before)
     (there,) = new.history.earlier
     assert there.problem.constraints == old.problem.constraints
     assert there.feasible.tolist() == old.history.feasible.tolist()
-    assert new.ask().params == old.best.params
+    assert new.ask(5)[-1].params == old.best.params
 
 
 @pytest.mark.parametrize(("limits", "kept"), [([], 0), ([fw.AtMost("ms", 0.9)], 1), ([fw.Track("kb")], 1)])
@@ -170,6 +177,18 @@ def test_metrics_that_only_the_earlier_study_tracks_do_not_count(limits, kept):
     assert there.values.shape == (6, kept)
     assert there.loss.tolist() == old.history.loss.tolist()
     assert there.fronts.shape == (6 if limits == [fw.Track("kb")] else 0, 3 + kept)  # ms does not count there
+
+
+def test_a_study_that_tracks_a_metric_learns_from_one_that_did():
+    def flat(trial):
+        return {"loss": trial.params["x"], "kb": 1 - trial.params["x"]}
+
+    old = fw.Study(SPACE, fw.Minimize("loss"), [fw.Track("kb")], seed=0, name="old")
+    old.optimize(flat, trials=20, progress=False)
+    new = later([old], limits=[fw.Track("kb")])
+    new.optimize(flat, trials=20, progress=False)
+    assert verify(new.log.read()).faults == []
+    assert len(new.front) > 3
 
 
 def test_the_checkpoint_that_stands_for_a_trial_is_not_chosen_by_limits_of_the_earlier_study_alone():
@@ -196,7 +215,7 @@ def test_several_studies_take_turns():
     new = later([one, other])
     assert len(new.history.earlier) == 2
     best = [study.trials[study.history.best_first[0]].params for study in (one, other)]
-    assert [trial.params for trial in new.ask(2)] == best
+    assert [trial.params for trial in new.ask(5)][:-3:-1] == best
 
 
 # Once and for all

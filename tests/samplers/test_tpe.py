@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -236,3 +239,51 @@ def test_running_trials_are_taken_for_bad_ones():
     study.ask(3)
     (factor,) = fw.CTPE()._factors(study.history)
     assert np.array_equal(factor.bad[-3:], study.history.pending, equal_nan=True)
+
+
+def starting_from(studies, losses):
+    """A study on x that starts from others, which had losses 0, 1, ..., 99 at 0, 0.01, ...; its own are near x = 1."""
+    parts = {"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss")
+    olds = [fw.Study(*parts, stopper=fw.Never(), seed=seed) for seed in range(studies)]
+    for old, k in itertools.product(olds, range(100)):
+        old.enqueue({"x": k / 100})
+        old.tell(old.ask(), loss=float(k))
+    study = fw.Study(*parts, stopper=fw.Never(), seed=9)
+    for k, loss in enumerate(losses):
+        study.enqueue({"x": 1 - k / 10_000})
+        study.tell(study.ask(), loss=float(loss))
+    return replace(study.history, earlier=tuple(old.history for old in olds))
+
+
+@pytest.mark.parametrize(
+    ("studies", "own", "good", "bad"),
+    [(1, 2, 3, 18), (1, 20, 3, 10), (1, 180, 2, 2), (1, 800, 0, 0), (2, 2, 6, 18), (3, 2, 9, 18)],
+)
+def test_rows_of_earlier_studies_join_the_groups_of_the_objective_fewer_with_each_own_trial(studies, own, good, bad):
+    history = starting_from(studies, range(own))
+    (alone,), (joined,) = (fw.CTPE()._factors(one) for one in (replace(history, earlier=()), history))
+    assert np.array_equal(joined.good[: len(alone.good)], alone.good)
+    assert np.array_equal(joined.bad[: len(alone.bad)], alone.bad)
+    more = joined.good[len(alone.good) :, 0], joined.bad[len(alone.bad) :, 0]
+    assert [len(points) for points in more] == [good, bad]
+    assert all(points < 0.03 for points in more[0])  # the best of the earlier ones, by their own losses
+    assert all(points >= 0.03 for points in more[1])
+    assert joined.gamma == alone.gamma
+
+
+def test_an_earlier_study_says_where_to_look():
+    candidates, rng, history = np.linspace(0.0, 0.9, 91)[:, None], np.random.default_rng(0), starting_from(1, range(12))
+    assert candidates[fw.CTPE().choose(history, candidates, rng)] < 0.05
+    assert candidates[fw.CTPE().choose(replace(history, earlier=()), candidates, rng)] > 0.5
+
+
+def test_an_earlier_study_that_knows_less_than_half_of_the_parameters_does_not_count():
+    space = {name: fw.Float(0.0, 1.0) for name in "abc"}
+    old = fw.Study({"a": space["a"]}, fw.Minimize("loss"), stopper=fw.Never(), seed=0)
+    old.optimize(lambda trial: trial.params["a"], trials=30, progress=False)
+    proposed = []
+    for start_from in ([], [old]):
+        study = fw.Study(space, fw.Minimize("loss"), stopper=fw.Never(), seed=1, start_from=start_from)
+        study.optimize(lambda trial: trial.params["b"], trials=15, progress=False)
+        proposed.append([trial.params for trial in study.trials])
+    assert proposed[0] == proposed[1]

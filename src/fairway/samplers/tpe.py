@@ -16,6 +16,9 @@ that constraint's densities, failed rows of all. Running trials count as bad. Wh
 constraint that no trial has kept is not a factor: its good group would be one trial, trained by chance for long. There
 are many trials then, and each says less: the search starts after 0.6 of `start` trials, with kernels 1.4 times as wide.
 A whole number's kernel is then at least a quarter of a step wide, not a whole one.
+
+Rows of earlier studies join the objective's groups, split by the ranks that they have there: after n own trials, at
+most 20 / e * 20 / (20 + n) of the good and of the bad rows of each of e studies.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from numpy.typing import NDArray
 
 from fairway.checks import checked, flag, fraction, one_of, positive, whole
 from fairway.history import History
+from fairway.samplers.portfolio import knows_most
 from fairway.samplers.sampler import Sampler
 
 if TYPE_CHECKING:
@@ -42,6 +46,7 @@ _SOONER, _WIDER, _CELL = 0.6, 1.4, 0.25  # the share of `start`, the factor of `
 _UNKNOWN, _HELD, _BROKEN = range(3)  # what a trial's later half says of its limits
 _SOME = 8  # times the size of the good group: rows that are looked at first for as many feasible ones
 _MOST_RECORDED = 1500  # recorded points of which one is chosen
+_CARRIED = 20  # good and bad rows each of earlier studies, before any own trial; half as many after 20 own ones
 
 Points = NDArray[np.float64]
 
@@ -139,8 +144,21 @@ class TPE(Sampler):
 
     def _factors(self, history: History) -> Iterator[_Factor]:
         """The factors that are not constant; here, at most the objective."""
-        order = _best_trained_first(history)[: np.count_nonzero(~history.failed)]
-        yield from _split(history.x, order, self._good_size(history, order), history.pending, ranked=True)
+        order = _best_trained_first(history)
+        for own in _split(history.x, order, self._good_size(history, order), history.pending, ranked=True):
+            good, bad = zip(own[:2], *self._carried(history), strict=True)
+            yield own._replace(good=np.concatenate(good), bad=np.concatenate(bad))
+
+    def _carried(self, history: History) -> Iterator[tuple[Points, Points]]:
+        """The good and the bad rows of each earlier study, fewer with each own trial."""
+        alike = [each for each in history.earlier if knows_most(each)]
+        most = round(_CARRIED / max(len(alike), 1) * _CARRIED / (_CARRIED + len(history)))
+        for each in alike:
+            order = _best_trained_first(each)
+            size = self._good_size(each, order)
+            bad = order[size:]
+            spread = np.linspace(0, len(bad) - 1, min(most, len(bad))).astype(np.intp)
+            yield each.x[order[: min(size, most)]], each.x[bad[spread]]
 
     def _incumbents(self, history: History) -> Points:
         """The points of the best trials; here, by the objective."""
@@ -222,7 +240,7 @@ class _Acquisition:
 
 
 def _best_trained_first(history: History) -> NDArray[np.intp]:
-    """The rows by how long each trial was trained, in whole factors, and then by their lowest loss; failed ones last.
+    """The rows by how long each trial was trained, in whole factors, and then by their lowest loss; no failed ones.
 
     Folds are not training, and their means are corrected.
     """
@@ -232,7 +250,7 @@ def _best_trained_first(history: History) -> NDArray[np.intp]:
         failed = history.failed[since:].astype(np.float64)
         return failed, -factors if history.means is None else np.zeros(len(factors)), history.lowest[since:]
 
-    return history.ranked("best trained first", keys)
+    return history.ranked("best trained first", keys)[: np.count_nonzero(~history.failed)]
 
 
 def _reaching(size: int, chances: NDArray[np.float64], verdict: NDArray[np.int8], order: NDArray[np.intp]) -> int:
