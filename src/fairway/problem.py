@@ -156,7 +156,8 @@ class Track(Constraint):
     The search then looks for the *front*: the checkpoints of which no other is as good in the objective and in every
     tracked metric. `study.front` lists it. Once you know which limit you want, `study.set_limit(ms=20.0)` makes the
     metric a limit, and the search goes on there. A tracked metric may come as a callable, as a constraint's does: it is
-    called where the checkpoint would be on the front. `cost` is that of a constraint.
+    called where the checkpoint would be on the front. `cost` is that of a constraint. A terminator looks at the best
+    objective alone, not at the front.
 
     >>> import fairway as fw
     >>> fw.Track("ms"), fw.Track("recall", larger=True)
