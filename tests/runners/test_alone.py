@@ -279,7 +279,7 @@ def test_a_snapshot_knows_what_was_measured_again(tmp_path):
     assert snapshot.keep(study.log, owner.journal.position, owner.ledger, owner.referee)
     assert snapshot.faults(study.log, study.log.read(), study.space, study.problem) == []
     restored, _ = snapshot.restore(study.log, study.space, study.problem, study.seed)
-    assert restored.remeasured == [[2, 1], [1, 1]]
+    assert restored.remeasured.places == [(2, 1), (1, 1)]
     check(study)
 
 

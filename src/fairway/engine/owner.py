@@ -37,7 +37,7 @@ from fairway.engine.identity import Identity, plain
 from fairway.engine.journal import Journal
 from fairway.engine.keep import Keep, ancestors, got_further, resumable
 from fairway.engine.keeper import Keeper
-from fairway.engine.limits import Limits, last_change
+from fairway.engine.limits import last_limits
 from fairway.engine.log import Log
 from fairway.engine.outage import PATIENCE
 from fairway.engine.record import Best, at_checkpoint
@@ -92,8 +92,8 @@ class Owner:
         self._earlier: tuple[Problem, tuple[History, ...]] | None = None  # what it started from, once somebody looked
         self._asking = threading.Lock()  # one proposal at a time, while reports continue
         self.journal.catch_up()
-        if self.ledger.changes:
-            identity.refuse_other_limits(plain(self.ledger.limits().in_force), changed=True)
+        if self.ledger.limits.changes:
+            identity.refuse_other_limits(plain(self.ledger.limits.now.in_force), changed=True)
         self.referee.worker = self.journal.join(self.identity.to_json(), founded=founded)
         logger.info("study with seed %d: %s", self.seed, identity)
         self._keep_snapshot(at_least=_LONG)
@@ -109,10 +109,9 @@ class Owner:
 
     def _refuse_other_limits(self, log: Log, stored: Mapping[str, Any]) -> None:
         """Refuse constraints that the study neither began with nor has now; before anything is replayed by them."""
-        events = [*self.ledger.changes, *log.summary(self._snapshot_at)[0]]
-        last = last_change(events)
-        found = stored["constraints"] if last is None else plain(Limits.of(events[last]).in_force)  # type: ignore[arg-type]
-        self._identity.refuse_other_limits(found, changed=last is not None)
+        changed = last_limits([*self.ledger.limits.changes, *log.summary(self._snapshot_at)[0]])
+        found = stored["constraints"] if changed is None else plain(changed.in_force)
+        self._identity.refuse_other_limits(found, changed=changed is not None)
 
     # What is known
 
@@ -410,7 +409,7 @@ class Owner:
     def set_limit(self, added: Sequence[Constraint], limits: Mapping[str, float | None]) -> None:
         """Change limits; from here on everything is judged by the new ones."""
         self.journal.catch_up()
-        while event := self.ledger.change(limits, added, at=self.clock.at()):
+        while event := self.ledger.limits.change(limits, added, at=self.clock.at()):
             written = self.journal.append(event)
             self.journal.catch_up()
             if written:

@@ -222,7 +222,7 @@ class View:
 
     def checkpoints(self) -> Checkpoints:
         """Every checkpoint, whatever its constraints; those of trials that ended are read once."""
-        return self._checkpoints.read(self.problem, self.courses, self.ledger.remeasured)
+        return self._checkpoints.read(self.ledger)
 
     def curves(self, numbers: Collection[int]) -> dict[int, Curve]:
         """What some trials reported, by number; those that reported nothing are left out."""
@@ -234,9 +234,9 @@ class View:
 
 def _is_judged_otherwise(ledger: Ledger, events: Sequence[Event]) -> bool:
     """Whether the ends of trials are not by the limits that hold after these events, so that their reports matter."""
-    changes = len(ledger.changes) + sum(isinstance(event, LimitsChanged) for event in events)
-    known = changes == len(ledger.changes)
-    return not known or any(isinstance(event, Told) and event.limits < changes for event in events)
+    known = len(ledger.limits.changes)
+    changes = known + sum(isinstance(event, LimitsChanged) for event in events)
+    return changes > known or any(isinstance(event, Told) and event.limits < changes for event in events)
 
 
 def read_curves(log: Log, problem: Problem, numbers: Collection[int]) -> dict[int, Curve]:
