@@ -283,6 +283,29 @@ def test_a_snapshot_knows_what_was_measured_again(tmp_path):
     check(study)
 
 
+def test_a_study_that_is_opened_again_without_alone_keeps_the_best_that_followed(tmp_path):
+    url = f"sqlite:///{tmp_path}/study.db"
+    study = made(url)
+    asked_together(study, [(0.5, 1.0), (0.6, 1.0), (0.7, 1.0)])
+    measure_alone(study.owner, lambda trial: {"auc": 0.5, "ms": [2.0, 2.0, 8.0][trial.number]}, None)
+    for _ in ("from the log", "from a snapshot"):
+        later = made(url, limits=[fw.AtMost("ms", 6.0)])
+        assert later.best == study.best
+        check(later)
+        assert snapshot.keep(later.log, later.owner.journal.position, later.owner.ledger, later.owner.referee)
+    later.set_limit(ms=7.0)
+    assert later.best.number == 1
+    check(later)
+
+
+def test_a_curve_shows_the_newer_measurement():
+    study = made()
+    study.optimize(lucky(alone=lambda x, step: 2.0 if step == 1 else 9.0), trials=1, progress=False)
+    curve = View(study).curves([0])[0]
+    assert curve.values.ravel().tolist() == [2.0, 9.0, 9.0, 9.0]
+    assert curve.stratum.tolist() == [1, 2, 2, 2]
+
+
 def test_a_certificate_goes_by_the_newer_measurement():
     study = made()
     asked_together(study, [(0.5, 1.0), (0.6, 1.0)])

@@ -42,6 +42,7 @@ from fairway.engine.log import Log
 from fairway.engine.outage import PATIENCE
 from fairway.engine.record import Best, at_checkpoint
 from fairway.engine.referee import Referee
+from fairway.engine.remeasurement import may_fall
 from fairway.engine.trial import Trial
 from fairway.engine.verdicts import Verdicts
 from fairway.errors import StorageError, StudyComplete, UsageError
@@ -77,7 +78,8 @@ class Owner:
         self.space = identity.space
         self.seed, founded, stored = open_study(identity, log, start_from)
         self._identity = replace(identity, seed=self.seed)
-        self.referee = Referee(identity.problem, identity.stopper, worker=-1)
+        falls = may_fall(identity.problem, stored)
+        self.referee = Referee(identity.problem, identity.stopper, worker=-1, may_fall=falls)
         self.ledger, self._snapshot_at = snapshot.restore(log, self.space, identity.problem, self.seed, self.referee)
         if identity.has_other_limits(stored["constraints"]):
             self._refuse_other_limits(log, stored)

@@ -63,6 +63,11 @@ def alone_metrics(problem: Problem) -> list[str]:
     return [constraint.metric for constraint in problem.constraints if constraint.alone]
 
 
+def may_fall(problem: Problem, founding: Mapping[str, Any]) -> bool:
+    """Whether the best of a study may be found to break its limit: some limit is to be measured alone, or was once."""
+    return bool(alone_metrics(problem)) or any(one.get("alone") for one in founding.get("constraints", ()))
+
+
 def was_crowded(problem: Problem, known: Known, number: int, step: int) -> bool:
     """Whether a checkpoint has to be measured again: others ran beside its trial, or its metric says so."""
     if (number, step) in known.remeasured.places:

@@ -25,7 +25,7 @@ from fairway.engine.ledger import Ledger
 from fairway.engine.limits import Limits
 from fairway.engine.log import Log, Snapshots
 from fairway.engine.referee import KNOWN, Referee
-from fairway.engine.remeasurement import SecondMeasurements, alone_metrics
+from fairway.engine.remeasurement import SecondMeasurements
 from fairway.engine.revival import Lost
 from fairway.engine.saves import Saves
 from fairway.errors import StorageError
@@ -160,7 +160,7 @@ def _parts(ledger: Ledger) -> dict[str, bytes]:
 
 def _rules(referee: Referee) -> dict[str, Any]:
     """What decides, besides reports, what a referee knows."""
-    return {"stopper": states.to_json(referee.stopper), "alone": alone_metrics(referee.problem)}
+    return {"stopper": states.to_json(referee.stopper), "contenders": referee.contenders is not None}
 
 
 def _made_of(ledger: Ledger) -> list[str]:

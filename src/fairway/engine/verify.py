@@ -39,7 +39,7 @@ from fairway.engine.limits import Limits, last_change, last_limits
 from fairway.engine.measurement import Observation, Report
 from fairway.engine.payment import Pace
 from fairway.engine.referee import Referee, observations
-from fairway.engine.remeasurement import with_sums
+from fairway.engine.remeasurement import may_fall, with_sums
 from fairway.engine.soundness import fitting
 from fairway.errors import StorageError
 from fairway.problem import Problem
@@ -75,6 +75,7 @@ class _Act(NamedTuple):
 def verify(events: Sequence[Event]) -> Verification:
     """Check every interval, payment, verdict and reason in a log, and that what it started from can be read."""
     result = Verification(dropped=sum(isinstance(event, Dropped) for event in events))
+    founding = next((event.config for event in events if isinstance(event, Opened)), {})
     for position, event in enumerate(events):
         if isinstance(event, Opened):
             identity = Identity.from_json(event.config)
@@ -87,7 +88,8 @@ def verify(events: Sequence[Event]) -> Verification:
             with fitting(event):
                 changed = last_limits(events[:position])
                 problem = identity.problem if changed is None else changed.problem(identity.problem)
-                worker = _Worker(event.worker, problem, identity.stopper, result, worded=worded)
+                falls = may_fall(problem, founding)
+                worker = _Worker(event.worker, problem, identity.stopper, result, worded=worded, may_fall=falls)
                 worker.verify(events, since=position)
     _judge_again(events, result)
     _certify_again(events, result)
@@ -236,10 +238,19 @@ def _acts(worker: int, events: Sequence[Event]) -> list[_Act]:
 class _Worker:
     """One worker's referee, made again."""
 
-    def __init__(self, worker: int, problem: Problem, stopper: Stopper, result: Verification, *, worded: bool) -> None:
+    def __init__(
+        self,
+        worker: int,
+        problem: Problem,
+        stopper: Stopper,
+        result: Verification,
+        *,
+        worded: bool,
+        may_fall: bool,
+    ) -> None:
         self._worker, self._result = worker, result
         self._worded = worded  # its reasons are worded as today's
-        self._referee = Referee(problem, stopper)
+        self._referee = Referee(problem, stopper, may_fall=may_fall)
         self._acts: list[_Act] = []  # made so far
         self._paces = defaultdict[int, Pace](lambda: Pace(None, 1, at_end=False))  # by trial
         self._stops: dict[int, str] = {}  # the stopper's reasons, by trial
