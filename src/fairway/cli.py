@@ -222,7 +222,7 @@ def _show(options: argparse.Namespace) -> None:
         _answer_study(options, view, last=options.trials)
     else:
         record = printing.trial(view, options.trial)
-        _answer(options, asdict(record), *printing.trial_lines(record))
+        _answer(options, asdict(record), *printing.trial_lines(view, record))
 
 
 def _answer_study(options: argparse.Namespace, view: View, *, last: int) -> None:

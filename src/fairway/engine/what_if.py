@@ -40,7 +40,7 @@ class WhatIf:
     >>> found.best.number, found.best_now.number, found.unknown
     (1, 0, 0)
     >>> print(found)
-    With eod ≤ 0.12 the best is trial 1, step 1: auc 0.81, eod 0.11. That is 0.01 better than with the study's limits.
+    With eod ≤ 0.12 the best is trial 1, step 1: auc 0.81, eod 0.11. That is 0.01 better than the study's best.
     """
 
     problem: Problem
@@ -68,7 +68,7 @@ class WhatIf:
         change = (self.best.metrics[metric] or 0.0) - (self.best_now.metrics[metric] or 0.0)
         side = "worse" if self.problem.objective.sign * change > 0 else "better"
         compared = f"{number(abs(change))} {side} than" if change else "as good as"
-        return f"{answer} That is {compared} with the study's limits."
+        return f"{answer} That is {compared} the study's best."
 
     def _unknown(self) -> str:
         if self.unknown_best is None:
