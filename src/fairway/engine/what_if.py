@@ -6,6 +6,7 @@ as unknown if no limit that was measured is violated.
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -21,7 +22,9 @@ from fairway.engine.front import rows_on_front
 from fairway.engine.record import Best, at_checkpoint
 from fairway.errors import UsageError
 from fairway.problem import Constraint, Problem, Track
-from fairway.text import counted, limit, measured, named, number
+from fairway.text import counted, limit, measured, named, number, shown
+
+_LONGEST = 2000  # letters of the answer in a notebook
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,9 @@ class WhatIf:
 
     def __str__(self) -> str:
         return " ".join(filter(None, (self._answer(), self._unknown())))
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(shown(str(self), _LONGEST))}</p>"
 
     def _answer(self) -> str:
         limits = " and ".join(f"{named(one.metric)} {limit(one)}" for one in self.problem.limits)
