@@ -37,6 +37,7 @@ from fairway.engine.identity import Identity, plain
 from fairway.engine.journal import Journal
 from fairway.engine.keep import Keep, ancestors, got_further, resumable
 from fairway.engine.keeper import Keeper
+from fairway.engine.ledger import Ledger
 from fairway.engine.limits import last_limits
 from fairway.engine.log import Log
 from fairway.engine.outage import PATIENCE
@@ -136,6 +137,11 @@ class Owner:
         objective = self.problem.objective.sign * incumbent.loss
         checkpoint = Checkpoint(incumbent.step, objective, incumbent.values, errors=incumbent.errors)
         return self.named(incumbent.number, checkpoint)
+
+    def still(self) -> Ledger:
+        """What the log says at this moment, while other threads go on."""
+        with self.lock:
+            return self.ledger.still()
 
     def named(self, number: int, checkpoint: Checkpoint) -> Best:
         """A checkpoint of a trial, with its parameters and metrics by name."""
