@@ -370,3 +370,15 @@ def test_decisions_after_a_second_measurement_and_a_change_of_limits_are_made_ag
         study.optimize(train, trials=2, progress=False)
         study.set_limit(ms=7.0)
     check(study)
+
+
+def test_after_a_limit_was_dropped_a_trial_that_was_measured_again_keeps_its_newer_value():
+    study = made(limits=[fw.AtMost("eod", 0.5), fw.AtMost("ms", 6.0, alone=True)])
+    for trial, auc in zip(study.ask(2), (0.6, 0.5), strict=True):
+        study.tell(trial, auc=auc, eod=0.1, ms=1.0)
+    measure_alone(study.owner, lambda trial: {"auc": 0.6, "eod": 0.1, "ms": [9.0, 2.0][trial.number]}, None)
+    study.set_limit(eod=None)
+    assert [trial.metrics["ms"] for trial in study.trials] == [9.0, 2.0]
+    assert (study.best.number, study.best.metrics) == (1, {"auc": 0.5, "ms": 2.0})
+    assert study.what_if(ms=10.0).best.metrics["ms"] == 9.0
+    check(study)

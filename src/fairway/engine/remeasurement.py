@@ -173,7 +173,7 @@ class SecondMeasurements:
 
     def corrected(self, problem: Problem, batches: Iterable[Reported]) -> list[Reported]:
         """Reports as they count: by the constraints in force, and with the newer values."""
-        return [_corrected(problem, batch, self.of(batch.number)) for batch in batches]
+        return [fitted(_corrected(batch, self.of(batch.number)), problem) for batch in batches]
 
 
 def with_sums(problem: Problem, batches: Iterable[Reported], events: Sequence[Remeasured]) -> Remeasured:
@@ -183,22 +183,21 @@ def with_sums(problem: Problem, batches: Iterable[Reported], events: Sequence[Re
     """
     course = Course({}, 0, 0.0)
     for batch in batches:
-        for name, value in with_reports(problem, course, _corrected(problem, batch, events)).items():
+        for name, value in with_reports(problem, course, _corrected(batch, events)).items():
             setattr(course, name, value)
     last = fitted(events[-1], problem)
     return widened(replace(last, checkpoint=course.checkpoint, peak=course.peak, late=course.late), problem)
 
 
-def _corrected(problem: Problem, batch: Reported, events: Sequence[Remeasured]) -> Reported:
-    """A batch by the constraints in force, with the newer values in the rows that measured them before."""
-    batch = fitted(batch, problem)
+def _corrected(batch: Reported, events: Sequence[Remeasured]) -> Reported:
+    """A batch with the newer values in the rows that measured them before; all have the log's columns."""
     if not any(event.step in batch.step for event in events):
         return batch
     values, errors = batch.values.copy(), batch.error_table()
-    for event in (fitted(one, problem) for one in events):
+    for event in events:
         rows = np.flatnonzero(batch.step == event.step)
         for j, (value, error) in enumerate(zip(event.values, event.errors, strict=True)):
-            if value is not None:
+            if value is not None and j < values.shape[1]:  # otherwise the limit was added after these reports
                 again = rows[batch.check_ns[rows, j] >= 0]
                 values[again, j], errors[again, j] = value, np.nan if error is None else error
     found = np.argwhere(~np.isnan(errors))
