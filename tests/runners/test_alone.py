@@ -382,3 +382,29 @@ def test_after_a_limit_was_dropped_a_trial_that_was_measured_again_keeps_its_new
     assert (study.best.number, study.best.metrics) == (1, {"auc": 0.5, "ms": 2.0})
     assert study.what_if(ms=10.0).best.metrics["ms"] == 9.0
     check(study)
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("run"), st.lists(st.sampled_from([1.0, 5.0, 7.0]), min_size=2, max_size=3)),
+            st.tuples(st.just("eod"), st.sampled_from([None, 0.3, 0.6])),
+            st.tuples(st.just("ms"), st.sampled_from([4.0, 6.0, 8.0])),
+        ),
+        min_size=2,
+        max_size=6,
+    )
+)
+def test_second_measurements_and_changes_of_limits_in_any_order_leave_one_best(acts):
+    study = made(limits=[fw.AtMost("eod", 0.5), fw.AtMost("ms", 6.0, alone=True)])
+    for what, given_ in acts:
+        if what == "run":
+            for trial, ms in zip(study.ask(len(given_)), given_, strict=True):
+                study.tell(trial, auc=round(trial.params["x"], 1), eod=trial.params["x"], ms=ms)
+            measure_alone(study.owner, lambda trial: {"auc": 0.5, "eod": 0.5, "ms": 3.0 + trial.number % 3 * 2.0}, None)
+        elif what != "eod" or given_ is not None or "eod" in study.problem.metrics:
+            study.set_limit(**{what: given_})
+        check(study)
+        best = study.what_if().best_now
+        assert (best and (best.number, best.metrics)) == (study.best and (study.best.number, study.best.metrics))
