@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fairway as fw
@@ -384,6 +384,8 @@ def test_after_a_limit_was_dropped_a_trial_that_was_measured_again_keeps_its_new
     check(study)
 
 
+@example([("run", [7.0, 1.0]), ("eod", None)])
+@example([("run", [5.0, 1.0]), ("eod", None), ("run", [1.0, 1.0]), ("ms", 4.0)])
 @settings(max_examples=25)
 @given(
     st.lists(

@@ -334,9 +334,15 @@ class Referee:
         self.acts = acts
 
     def _correct(self, event: Remeasured) -> None:
-        """Take the newer measurement of a checkpoint; if it breaks a limit now, the next best follows."""
-        known = [self.incumbent] if self.contenders is None else self.contenders
+        """Take the newer measurement of a checkpoint; if it breaks a limit now, the next best follows.
+
+        By limits that changed since, its first value may break one that the newer keeps: the event has both.
+        """
+        known, stands = [self.incumbent] if self.contenders is None else self.contenders, event.checkpoint
         found = next((one for one in known if one is not None and one[1:3] == (event.number, event.step)), None)
+        if found is None and stands is not None and stands.step == event.step:
+            loss = self.problem.objective.sign * stands.objective
+            found = Incumbent(loss, event.number, stands.step, stands.values, stands.errors)
         if found is None:
             return
         values, errors = newer(event, found.values, found.errors)
