@@ -35,7 +35,7 @@ def squeezed(name: str, most: int) -> str:
     """A name with its middle left out if it is longer: names often differ at their ends.
 
     >>> squeezed("randomforestclassifier__max_depth", 24)
-    'randomfores...max_depth'
+    'randomfores..._max_depth'
     """
     half = (most - 3) // 2
     return name if len(name) <= most else f"{name[: most - 3 - half]}...{name[-half:]}"
