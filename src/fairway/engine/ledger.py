@@ -195,7 +195,7 @@ class Ledger:
             self.terminators[event.worker] = event.config.get("terminator")
             if self.opened is None:
                 self.opened = event.config
-                self.limits.found(event.config)
+                self.limits.begin(event.config)
         elif isinstance(event, Enqueued):
             self.given_up.add(event)
         elif isinstance(event, Judged):

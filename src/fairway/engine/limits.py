@@ -132,7 +132,7 @@ class LimitHistory:
         still.changes, still.begun = list(self.changes), list(self.begun)
         return still
 
-    def found(self, config: Mapping[str, Any]) -> None:
+    def begin(self, config: Mapping[str, Any]) -> None:
         """Take in what the study began with."""
         self._founding = config
         least = len(config.get("constraints", self._problem.constraints))

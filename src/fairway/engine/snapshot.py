@@ -222,7 +222,7 @@ def _fill(ledger: Ledger, plain: Mapping[str, Any], trials: int, later: _Later, 
     for name in _EVENTS:
         setattr(ledger, name, [from_json(event) for event in plain[name]])
     if ledger.opened is not None:
-        ledger.limits.found(ledger.opened)
+        ledger.limits.begin(ledger.opened)
     for change, begun in plain["changes"]:
         ledger.limits.add(from_json(change), begun)  # type: ignore[arg-type]
     ledger.remeasured = SecondMeasurements(from_json(event) for event in plain["remeasured"])  # type: ignore[misc]
