@@ -110,8 +110,8 @@ def test_a_database_that_is_not_there_is_not_made(url, tmp_path, capsys):
 def test_what_if_says_which_model_would_be_best_under_another_limit(url, study, capsys):
     assert main(["what-if", url, "study", "eod=0.4"]) == 0
     assert capsys.readouterr().out == (
-        "With eod <= 0.4 the best is trial 0, step 3: auc 0.9, eod 0.3. That is 0.4 better than with the\n"
-        f"study's limits.\nparameters: x {study.trials[0].params['x']:.4g}\n"
+        "With eod <= 0.4 the best is trial 0, step 3: auc 0.9, eod 0.3. That is 0.4 better than the study's\n"
+        f"best.\nparameters: x {study.trials[0].params['x']:.4g}\n"
     )
     assert main(["what-if", url, "study", "eod=none", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -170,6 +170,40 @@ def test_show_of_one_trial_names_the_line_of_the_users_code_that_raised(url, stu
     assert json.loads(capsys.readouterr().out)["number"] == 0
     assert main(["show", url, study.name, "--trial", "999"]) == 2
     assert f"has no trial 999; its trials are 0 to {number}" in capsys.readouterr().err
+
+
+def test_show_names_a_better_step_that_was_not_checked(url, capsys):
+    study = fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], storage=url, seed=0)
+    trial = study.ask()
+    trial.report(auc=0.5, eod=0.1)
+    trial.report(auc=0.8)
+    study.tell(trial)
+    study.tell(study.ask(), auc=0.4, eod=0.1)
+    assert main(["show", url]) == 0
+    out = capsys.readouterr().out
+    assert "best: trial 0, step 1: auc 0.5, eod 0.1\n" in out
+    assert "\n      not checked: auc 0.8 at step 2, where eod was not measured\n" in out
+    assert "auc 0.5, eod 0.1 *\n" in out
+    assert "auc 0.4, eod 0.1\n" in out
+    assert out.endswith("\n* a better step was not checked: --trial N says which\n")
+    assert main(["show", url, "--trial", "0"]) == 0
+    assert "\nnot checked: auc 0.8 at step 2, where eod was not measured\n" in capsys.readouterr().out
+    assert main(["show", url, "--trial", "1"]) == 0
+    assert "not checked" not in capsys.readouterr().out
+
+
+def test_show_of_a_study_whose_process_was_killed_says_that_nobody_works_on_it(url, capsys):
+    script = f"""
+import os, signal
+import fairway as fw
+study = fw.Study({{"x": fw.Float(0.0, 1.0)}}, fw.Maximize("auc"), storage={url!r}, seed=0)
+study.ask()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", script], timeout=60, check=False)
+    assert main(["show", url]) == 0
+    said = "Nobody works on the study now, and 1 trial did not end; run it again and it resumes."
+    assert said in capsys.readouterr().out.splitlines()
 
 
 def test_show_of_a_study_without_a_feasible_trial(url, capsys):

@@ -30,6 +30,7 @@ import fairway as fw
         (lambda: fw.AtMost("b", 0.25, cost=True), "cost=True: a positive, finite number of training steps"),
         (lambda: fw.AtMost("step", 1.0), "the name is reserved"),
         (lambda: fw.Maximize("failed"), "the name is reserved"),
+        (lambda: fw.Problem([fw.Maximize("a"), fw.Maximize("b")]), "is expected; of further metrics give limits"),
         (lambda: fw.Problem(fw.Maximize("a"), None), "a list of AtMost"),
         (lambda: fw.Problem(fw.Maximize("a"), 5), "a list of AtMost"),
     ],

@@ -128,7 +128,7 @@ def test_conditions_hold_in_what_is_decoded_and_round_trip(x):
         (lambda: fw.Choice([]), "at least one option"),
         (lambda: fw.Choice("abc"), "a list of options is expected"),
         (lambda: fw.Choice(["a", "a"]), "each option may be listed once"),
-        (lambda: fw.Choice([object()]), "a JSON scalar is expected"),
+        (lambda: fw.Choice([object()]), "in ConstrainedSearchCV give a list of the objects"),
         (lambda: fw.Choice([float("inf")]), "JSON has no such number"),
         (lambda: fw.Float(0, 10**400), "bounds must be finite numbers"),
         (lambda: fw.Space({"x": fw.Int(0, 1, when="c"), "c": fw.Choice(["a"])}), "a dict such as"),

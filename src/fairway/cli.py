@@ -222,7 +222,7 @@ def _show(options: argparse.Namespace) -> None:
         _answer_study(options, view, last=options.trials)
     else:
         record = printing.trial(view, options.trial)
-        _answer(options, asdict(record), *printing.trial_lines(record))
+        _answer(options, asdict(record), *printing.trial_lines(view, record))
 
 
 def _answer_study(options: argparse.Namespace, view: View, *, last: int) -> None:
@@ -251,11 +251,11 @@ def _limit(text: str) -> tuple[str, float | None]:
 def _set_limit(options: argparse.Namespace) -> None:
     wanted = dict(_limit(text) for text in options.limits)
     view, log = View.read(options.url, options.name), Database(options.url).log(options.name, create=False)
-    before = view.ledger.limits()
-    while (event := view.ledger.change(wanted, at=time.time())) and write(log, [event]) is None:
+    before = view.ledger.limits.now
+    while (event := view.ledger.limits.change(wanted, at=time.time())) and write(log, [event]) is None:
         view.update()  # somebody else changed them at the same moment
     view.update()
-    said = differences(before, view.ledger.limits())
+    said = differences(before, view.ledger.limits.now)
     best = view.best
     found = "nothing measured so far is within them" if best is None else f"best: trial {best.number}, step {best.step}"
     lines = [line.replace("≤", "<=").replace("≥", ">=") for line in [*said, found]]

@@ -339,7 +339,8 @@ def _plain(value: object) -> Value:
     else:
         if value is not None:
             raise UsageError(
-                f"Choice: {short(value)}: a JSON scalar is expected; use names and look the objects up by name"
+                f"Choice: {short(value)}: a JSON scalar is expected; use names and look the objects up by name, "
+                "or in ConstrainedSearchCV give a list of the objects instead of a Choice"
             )
     if isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"Choice: {short(value)}: JSON has no such number; use names and look the numbers up by name")

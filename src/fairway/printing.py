@@ -9,11 +9,11 @@ from typing import Any
 
 from fairway.engine.certificate import Certificate
 from fairway.engine.event_json import to_json
-from fairway.engine.record import TrialRecord
+from fairway.engine.record import TrialRecord, unchecked
 from fairway.engine.what_if import WhatIf
 from fairway.errors import FairwayError, UsageError
 from fairway.report import certificates, content
-from fairway.report.summary import answer, state, to_ship
+from fairway.report.summary import answer, ending, state, to_ship
 from fairway.report.view import View
 from fairway.storage.sql import Database
 from fairway.text import counted, duration, goal, measured, moment, params, shown
@@ -78,6 +78,8 @@ def study_lines(view: View, last: int) -> list[str]:
     else:
         lines.append(f"best: trial {best.number}, step {best.step}: {_metrics(best)}")
         lines.append(f"      {params(best.params, most=1000)}")
+        better = unchecked(view.problem, view.courses[best.number])
+        lines += [f"      not checked: {better}"] if better else []
         lines += [] if best.checkpoint is None else [f"      checkpoint: {best.checkpoint}"]
     badge = certificates.badge(view)
     said = badge.words if badge is not None and badge.kind == "open" else to_ship(view)
@@ -92,12 +94,19 @@ def study_lines(view: View, last: int) -> list[str]:
         lines.append(f"repaired: {counted(ledger.dropped, 'event')} were left out")
     if ledger.ended:
         lines.append(f"ended: {ledger.ended}")
+    elif state(view) == "idle" and ledger.running:
+        lines.append(ending(view))
     elif ledger.verdicts:
         lines.append(f"last verdict: {ledger.verdicts[-1].reason}")
     if last > 0 and trials:
         records = [ledger.record(number) for number in range(max(trials - last, 0), trials)]
-        rows = [(str(r.number), r.status, _FEASIBLE[r.feasible], _metrics(r), r.reason) for r in records]
+        starred = {r.number for r in records if unchecked(view.problem, view.courses[r.number])}
+        rows = [
+            (str(r.number), r.status, _FEASIBLE[r.feasible], _metrics(r) + " *" * (r.number in starred), r.reason)
+            for r in records
+        ]
         lines += table(("trial", "status", "feasible", "metrics", "reason"), rows)
+        lines += ["* a better step was not checked: --trial N says which"] if starred else []
     return lines
 
 
@@ -110,13 +119,15 @@ def trial(view: View, number: int) -> TrialRecord:
     return view.ledger.record(number)
 
 
-def trial_lines(record: TrialRecord) -> list[str]:
+def trial_lines(view: View, record: TrialRecord) -> list[str]:
     """One trial, with the lines of the user's code that raised."""
     ended = f"{record.status}: {record.reason}" if record.reason else record.status
     lines = [f"trial {record.number}: {ended}", *(f"  {line}" for line in record.traceback.splitlines())]
     lines += [f"parameters: {params(record.params, most=1000)}"] if record.params else []
     if record.step is not None:
         lines += [f"metrics: {_metrics(record)}, at step {record.step}", f"feasible: {_FEASIBLE[record.feasible]}"]
+        better = unchecked(view.problem, view.courses[record.number])
+        lines += [f"not checked: {better}"] if better else []
     lines += [] if record.checkpoint is None else [f"checkpoint: {record.checkpoint}"]
     spent = f"training {duration(record.training_seconds)}, checks {duration(record.check_seconds)}"
     lines.append(f"{counted(record.steps, 'step')}: {spent}")

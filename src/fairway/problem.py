@@ -208,7 +208,11 @@ class Problem:
 
     def __post_init__(self) -> None:
         if not isinstance(self.objective, Objective):
-            raise UsageError(f"objective={short(self.objective)}: Minimize('metric') or Maximize('metric') is expected")
+            several = isinstance(self.objective, list | tuple)
+            hint = "; of further metrics give limits in constraints, or fw.Track them there" if several else ""
+            raise UsageError(
+                f"objective={short(self.objective)}: Minimize('metric') or Maximize('metric') is expected{hint}"
+            )
         given = [self.constraints] if isinstance(self.constraints, Constraint) else self.constraints
         if isinstance(given, str) or not isinstance(given, Iterable):
             raise UsageError(

@@ -457,9 +457,9 @@ class Study:
         >>> [one.metrics for one in study.front]
         [{'auc': 0.83, 'ms': 9.0}, {'auc': 0.8, 'ms': 5.0}]
         """
-        ledger, problem = self.owner.ledger, self.problem
-        table = self._checkpoints.read(problem, ledger.courses, ledger.remeasured)
-        return [self.owner.named(int(table.number[row]), table.one(row)) for row in on_front(problem, table)]
+        ledger = self.owner.still()
+        table = self._checkpoints.read(ledger)
+        return [self.owner.named(int(table.number[row]), table.one(row)) for row in on_front(ledger.problem, table)]
 
     def what_if(self, limits: Mapping[str, float | None] | None = None, /, **named: float | None) -> WhatIf:
         """The best checkpoint under other limits, from the log alone; None drops a limit. Nothing is trained.
@@ -475,9 +475,8 @@ class Study:
         """
         if not isinstance(limits, Mapping | None):
             raise UsageError(f"what_if({short(limits)}): what_if(eod=0.12) is expected, or what_if({{'eod': 0.12}})")
-        ledger, asked = self.owner.ledger, {**(limits or {}), **named}
-        read = partial(self._checkpoints.read, self.problem, ledger.courses, ledger.remeasured)
-        return what_if(self.problem, read, ledger.courses, asked)
+        ledger, asked = self.owner.still(), {**(limits or {}), **named}
+        return what_if(ledger.problem, partial(self._checkpoints.read, ledger), ledger.courses, asked)
 
     @property
     def trials(self) -> list[TrialRecord]:

@@ -31,6 +31,16 @@ def shown(text: object, most: int = 300) -> str:
     return plain(given if len(given) <= most else f"{given[: most - 3]}...")
 
 
+def squeezed(name: str, most: int) -> str:
+    """A name with its middle left out if it is longer: names often differ at their ends.
+
+    >>> squeezed("randomforestclassifier__max_depth", 24)
+    'randomfores..._max_depth'
+    """
+    half = (most - 3) // 2
+    return name if len(name) <= most else f"{name[: most - 3 - half]}...{name[-half:]}"
+
+
 def named(name: object) -> str:
     """A name that came from elsewhere, as part of a sentence."""
     return shown(name, 60)
@@ -93,12 +103,12 @@ def plus_minus(value: float, error: float | None, other: float | None = None) ->
 
 
 def rounded_error(error: float | None) -> str:
-    """An error in two digits, after its sign; empty if it is unknown.
+    """An error in two digits, after its sign; empty if it is unknown, or if there is none.
 
-    >>> rounded_error(0.0119), rounded_error(None)
-    ('± 0.012', '')
+    >>> rounded_error(0.0119), rounded_error(None), rounded_error(0.0)
+    ('± 0.012', '', '')
     """
-    if error is None or math.isnan(error):
+    if not error or math.isnan(error):
         return ""
     decimals = _decimals(error)
     return f"± {number(float(f'{error:.2g}')) if decimals is None else f'{error:,.{decimals}f}'}"

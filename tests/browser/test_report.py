@@ -7,6 +7,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+import fairway as fw
 from fairway.report.page import write
 from fairway.report.view import View
 from fairway.text import plus_minus
@@ -221,3 +222,12 @@ def test_it_opens_with_the_badge_and_shows_errors_in_the_table(browser, tmp_path
     assert "±" not in browser.find_element(By.CSS_SELECTOR, ".trials thead").text
     assert shown.partition(" ")[0] in browser.find_element(By.ID, "facts").text
     assert complaints(browser) == []
+
+
+def test_a_number_without_an_error_is_shown_without_one(browser, tmp_path):
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("kb", 60.0)], seed=0)
+    study.tell(study.ask(), auc=0.5, kb=fw.Measured(12.5, 0.0))
+    write(View(study), tmp_path / "report.html")
+    browser.get((tmp_path / "report.html").as_uri())
+    wait(browser, "document.querySelector('.trials tbody tr')")
+    assert column(browser, "kb") == ["12.5"]

@@ -216,7 +216,7 @@ def test_the_time_of_a_callable_objective_is_training(timed):
 @pytest.mark.parametrize(
     ("metrics", "step", "sentence"),
     [
-        ({"eod": 0.1}, None, "trial 0: the objective 'auc' is missing from the report"),
+        ({"eod": 0.1}, None, "trial 0: the objective 'auc' is missing from the report, which has 'eod'"),
         ({"auc": 0.6, "loss": 0.1}, None, "metric 'loss' was not declared"),
         ({"auc": 0.6}, 0, "step 0 is too low"),
         ({"auc": 0.6}, 2, "step 2 was reported already"),

@@ -48,7 +48,7 @@ def run(stopper, acts, changes, owners=1):
 
     def after(study):
         limits = changes.get(next(done), {})
-        known = study.owner.ledger.limits()
+        known = study.owner.ledger.limits.now
         for metric, limit in limits.items():
             if isinstance(limit, fw.AtMost) and metric not in known.constraints:
                 study.set_limit(limit)

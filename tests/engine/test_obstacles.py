@@ -138,14 +138,23 @@ class TestOptimize:
         assert len(doubts(caplog)) == 1
         assert "after 10 trials: none of 10 trials that measured eod kept it at most 0.1, and 0.3" in doubts(caplog)[0]
 
-    def test_nothing_is_said_where_checks_wait_for_their_turn_or_something_is_feasible(self, caplog):
+    def test_a_short_run_that_found_nothing_says_at_its_end_what_stands_in_the_way(self, caplog):
+        self.run(lambda trial: {"auc": 0.9, "eod": 0.3 + trial.params["x"]}, 8)
+        (sentence,) = doubts(caplog)
+        assert "after 8 trials: none of 8 trials that measured eod kept it at most 0.1, and 0.3" in sentence
+
+    def test_nothing_is_said_while_checks_wait_for_their_turn_or_if_something_is_feasible(self, caplog):
+        said = []
+
         def train(trial):
+            said.append(doubts(caplog))
             for step in trial.steps(4):
                 trial.report(auc=0.5 + step / 10, eod=lambda: 0.2)
 
         study = self.run(train, 4, stopper=fw.ACE(interval="end"))
-        assert doubts(caplog) == []
+        assert said == [[]] * 4
         assert study.best is None
+        caplog.clear()
         self.run(lambda trial: {"auc": trial.params["x"], "eod": 0.05 if trial.number == 1 else 0.5}, 12)
         assert doubts(caplog) == []
 

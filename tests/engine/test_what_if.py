@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from statistics import NormalDist
 
@@ -159,9 +160,10 @@ def test_checkpoints_that_were_never_paid_for_could_hide_a_better_one(make_study
     found = study.what_if(eod=0.12)
     assert (found.best.step, found.checkpoints, found.unknown, found.unknown_best) == (4, 4, 2, 0.9)
     assert str(found) == (
-        "With eod ≤ 0.12 the best is trial 0, step 4: auc 0.7, eod 0.08. That is as good as with the study's limits. "
+        "With eod ≤ 0.12 the best is trial 0, step 4: auc 0.7, eod 0.08. That is as good as the study's best. "
         "2 of 4 checkpoints could be better, up to auc 0.9: eod was not measured there."
     )
+    assert found._repr_html_() == f"<p>{html.escape(str(found))}</p>"
     assert study.what_if(eod=None).best.metrics["auc"] == 0.9
     assert study.what_if(eod=None).unknown == 0
 

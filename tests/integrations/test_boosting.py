@@ -486,7 +486,7 @@ def test_nothing_found_is_said():
 @pytest.mark.parametrize(
     ("more", "sets", "said"),
     [
-        ({"metric": "ndcg"}, ["judge"], "metric='ndcg': .* evaluates 'auc' on 'judge'"),
+        ({"metric": "ndcg"}, ["judge"], "metric='ndcg': .* evaluates 'auc' on 'judge'; name one of these, or have"),
         ({}, ["judge", "other"], "evaluates 'judge', 'other': say which counts, valid='judge'"),
         ({"valid": "test"}, ["train", "judge"], "valid='test': .* evaluates 'train', 'judge'"),
         ({}, ["train"], "evaluates no data set beside the training set"),

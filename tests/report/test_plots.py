@@ -393,6 +393,23 @@ def test_a_trial_is_one_parallel_line_which_goes_below_an_axis_where_a_parameter
     assert marks(chart, Line, "best")[0].y[3] == 0.0  # the lowest loss
 
 
+@pytest.mark.parametrize("parameters", [2, 6, 12])
+def test_the_names_of_parallel_axes_do_not_run_into_each_other_and_show_both_their_ends(parameters):
+    names = [f"randomforestclassifier__parameter_{k}" for k in range(parameters)]
+    study = fw.Study({name: fw.Float(0.0, 1.0) for name in names}, fw.Minimize("loss"), seed=0)
+    study.optimize(lambda trial: trial.params[names[0]], trials=3, progress=False)
+    chart = plots.parallel(study)
+    labels = [text.split("\n") for _, text in chart.panels[0].x.ticks]
+    assert [lines[-1][-1] for lines in labels[:-1]] == [name[-1] for name in names]
+    assert all(lines[-1].startswith("random") and len(lines[-1]) <= 24 for lines in labels[:-1])
+    pitch = 95 / len(labels)  # letters from one axis to the next
+    ends = {}
+    for place, lines in enumerate(labels):
+        level, half = len(lines), len(lines[-1]) / 2
+        assert ends.get(level, -1000.0) <= place * pitch - half
+        ends[level] = place * pitch + half
+
+
 def test_captions_say_that_a_trial_is_shown_at_its_best_checkpoint_of_those_that_were_checked(make_study):
     def captions(**metrics):
         study = make_study(constraints=limits)

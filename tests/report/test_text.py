@@ -38,7 +38,7 @@ def test_durations_never_say_sixty_seconds_as_ten_digits():
         (0.2504, 0.012, 0.25, "0.2504 ± 0.012"),  # or it would seem to be its limit
         (0.24985, 0.02, 0.2499, "0.2498 ± 0.020"),  # or it would seem to be beyond
         (0.0, 0.01, 0.1, "0 ± 0.010"),
-        (12.5, 0.0, None, "12.5 ± 0"),
+        (12.5, 0.0, None, "12.5"),  # exact, such as a size
         (1e-9, 2e-10, None, "1e-09 ± 2e-10"),
         (float("nan"), float("nan"), 0.1, "nan"),
         (0.5, None, None, "0.5"),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fairway as fw
@@ -279,8 +279,31 @@ def test_a_snapshot_knows_what_was_measured_again(tmp_path):
     assert snapshot.keep(study.log, owner.journal.position, owner.ledger, owner.referee)
     assert snapshot.faults(study.log, study.log.read(), study.space, study.problem) == []
     restored, _ = snapshot.restore(study.log, study.space, study.problem, study.seed)
-    assert restored.remeasured == [[2, 1], [1, 1]]
+    assert restored.remeasured.places == [(2, 1), (1, 1)]
     check(study)
+
+
+def test_a_study_that_is_opened_again_without_alone_keeps_the_best_that_followed(tmp_path):
+    url = f"sqlite:///{tmp_path}/study.db"
+    study = made(url)
+    asked_together(study, [(0.5, 1.0), (0.6, 1.0), (0.7, 1.0)])
+    measure_alone(study.owner, lambda trial: {"auc": 0.5, "ms": [2.0, 2.0, 8.0][trial.number]}, None)
+    for _ in ("from the log", "from a snapshot"):
+        later = made(url, limits=[fw.AtMost("ms", 6.0)])
+        assert later.best == study.best
+        check(later)
+        assert snapshot.keep(later.log, later.owner.journal.position, later.owner.ledger, later.owner.referee)
+    later.set_limit(ms=7.0)
+    assert later.best.number == 1
+    check(later)
+
+
+def test_a_curve_shows_the_newer_measurement():
+    study = made()
+    study.optimize(lucky(alone=lambda x, step: 2.0 if step == 1 else 9.0), trials=1, progress=False)
+    curve = View(study).curves([0])[0]
+    assert curve.values.ravel().tolist() == [2.0, 9.0, 9.0, 9.0]
+    assert curve.stratum.tolist() == [1, 2, 2, 2]
 
 
 def test_a_certificate_goes_by_the_newer_measurement():
@@ -347,3 +370,43 @@ def test_decisions_after_a_second_measurement_and_a_change_of_limits_are_made_ag
         study.optimize(train, trials=2, progress=False)
         study.set_limit(ms=7.0)
     check(study)
+
+
+def test_after_a_limit_was_dropped_a_trial_that_was_measured_again_keeps_its_newer_value():
+    study = made(limits=[fw.AtMost("eod", 0.5), fw.AtMost("ms", 6.0, alone=True)])
+    for trial, auc in zip(study.ask(2), (0.6, 0.5), strict=True):
+        study.tell(trial, auc=auc, eod=0.1, ms=1.0)
+    measure_alone(study.owner, lambda trial: {"auc": 0.6, "eod": 0.1, "ms": [9.0, 2.0][trial.number]}, None)
+    study.set_limit(eod=None)
+    assert [trial.metrics["ms"] for trial in study.trials] == [9.0, 2.0]
+    assert (study.best.number, study.best.metrics) == (1, {"auc": 0.5, "ms": 2.0})
+    assert study.what_if(ms=10.0).best.metrics["ms"] == 9.0
+    check(study)
+
+
+@example([("run", [7.0, 1.0]), ("eod", None)])
+@example([("run", [5.0, 1.0]), ("eod", None), ("run", [1.0, 1.0]), ("ms", 4.0)])
+@settings(max_examples=25)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("run"), st.lists(st.sampled_from([1.0, 5.0, 7.0]), min_size=2, max_size=3)),
+            st.tuples(st.just("eod"), st.sampled_from([None, 0.3, 0.6])),
+            st.tuples(st.just("ms"), st.sampled_from([4.0, 6.0, 8.0])),
+        ),
+        min_size=2,
+        max_size=6,
+    )
+)
+def test_second_measurements_and_changes_of_limits_in_any_order_leave_one_best(acts):
+    study = made(limits=[fw.AtMost("eod", 0.5), fw.AtMost("ms", 6.0, alone=True)])
+    for what, given_ in acts:
+        if what == "run":
+            for trial, ms in zip(study.ask(len(given_)), given_, strict=True):
+                study.tell(trial, auc=round(trial.params["x"], 1), eod=trial.params["x"], ms=ms)
+            measure_alone(study.owner, lambda trial: {"auc": 0.5, "eod": 0.5, "ms": 3.0 + trial.number % 3 * 2.0}, None)
+        elif what != "eod" or given_ is not None or "eod" in study.problem.metrics:
+            study.set_limit(**{what: given_})
+        check(study)
+        best = study.what_if().best_now
+        assert (best and (best.number, best.metrics)) == (study.best and (study.best.number, study.best.metrics))

@@ -200,6 +200,11 @@ def test_a_certificate_is_told(make_study):
     assert notes.heard == [("certificate", True)]
 
 
+class Misnamed(fw.Callback):
+    def on_best(self, study, best):
+        raise AssertionError
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
@@ -207,6 +212,10 @@ def test_a_certificate_is_told(make_study):
         (None, "callbacks=None: a list of fw.Callback objects is expected"),
         ([Notes], r"a subclass of fw.Callback is expected; did you mean Notes\(\)\?"),
         ([print], "subclass fw.Callback and override on_trial_end"),
+        (
+            [Misnamed()],
+            "on_best is never called; its methods are on_run_start, on_new_best, on_trial_end",
+        ),
     ],
 )
 def test_what_is_no_list_of_callbacks_is_refused_before_anything_runs(make_study, given, sentence):

@@ -103,10 +103,10 @@ def _seen_from(place: int, events: Sequence[Event], space: Space, problem: Probl
     identity = Identity.from_json(first.config)
     ledger = Ledger(identity.space, identity.problem)
     ledger.extend(events, lambda: events)
-    limits, known = ledger.limits(), {one.metric for one in problem.constraints}
+    limits, known = ledger.limits.now, {one.metric for one in problem.constraints}
     foreign = {one.metric for one in limits.in_force} - known
     if foreign:
-        drops = replace(limits, dropped=limits.dropped | foreign).event(len(ledger.changes), ledger.last_at)
+        drops = replace(limits, dropped=limits.dropped | foreign).event(len(ledger.limits.changes), ledger.last_at)
         ledger.extend([drops], lambda: [*events, drops])
     columns, lacked = Columns(space, ledger.problem, 0), first.config.get(_LACKED, {})
     for number in ledger.history().number.tolist():

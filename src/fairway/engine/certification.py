@@ -222,6 +222,20 @@ class Certification:
         self.tests.append(test)
 
 
+def seal(known: list[Certification], event: Sealed, *, limits: int, best: tuple[int, int] | None) -> None:
+    """Add the certification that an event seals; older logs do not say which `best` the study had then."""
+    if event.certification != len(known):
+        raise StorageError(f"the log seals certification {event.certification}, which is not due: it is damaged")
+    known.append(Certification(event, limits=limits, best=event.best or best))
+
+
+def take_test(known: Sequence[Certification], event: Tested) -> None:
+    """Add a test to its certification."""
+    if event.certification >= len(known):
+        raise StorageError(f"the log tests for certification {event.certification}, never sealed: it is damaged")
+    known[event.certification].add(event)
+
+
 def latest(certifications: Sequence[Certification]) -> Certification | None:
     """The last sequence of tests that is over, or in which something passed so far; None before one."""
     return next((one for one in reversed(certifications) if one.tests), None)

@@ -7,17 +7,18 @@ best, so the reports themselves are read from the log; those of a trial that has
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.engine.columns import fitted
-from fairway.engine.course import Course
-from fairway.engine.events import Remeasured, Reported
+from fairway.engine.events import Reported
+from fairway.engine.ledger import Ledger
 from fairway.engine.log import Log
+from fairway.engine.remeasurement import SecondMeasurements
 from fairway.engine.soundness import refuse_other_constraints
 from fairway.feasibility import Checkpoint
 from fairway.problem import Problem
@@ -62,21 +63,19 @@ class CheckpointReader:
     def __init__(self, log: Log, problem: Problem) -> None:
         self._log, self._problem, self._lock = log, problem, threading.Lock()
         self._kept = _table([], {}, problem)
-        self._ends: dict[int, tuple[float, int, int]] = {}  # of the trials in `_kept`
-        self._again: list[Remeasured] = []
+        self._ends: dict[int, tuple[float, int, int, int]] = {}  # of the trials in `_kept`
 
-    def read(
-        self, problem: Problem, courses: Iterable[Course], remeasured: Sequence[Sequence[int]] = ()
-    ) -> Checkpoints:
-        """The checkpoints of these trials, which begin with trial 0; some were measured again, by trial and step."""
+    def read(self, ledger: Ledger) -> Checkpoints:
+        """The checkpoints of all trials that a ledger knows, with the newer values of those measured again."""
         running, ended, changed = dict[int, int](), dict[int, int](), set[int]()
+        again = Counter(number for number, _ in ledger.remeasured.places)
         with self._lock:
-            if self._problem.metrics != problem.metrics:  # a constraint was added or dropped
-                self._kept, self._ends = _table([], {}, problem), {}
-            self._problem = problem
-            for number, course in enumerate(courses):
-                end = course.ended, course.steps, course.checks
-                if self._ends.get(number, end) != end:  # it was given up, and revived since
+            if self._problem.metrics != ledger.problem.metrics:  # a constraint was added or dropped
+                self._kept, self._ends = _table([], {}, ledger.problem), {}
+            self._problem = ledger.problem
+            for number, course in enumerate(ledger.courses):
+                end = course.ended, course.steps, course.checks, again[number]
+                if self._ends.get(number, end) != end:  # it was given up and revived since, or measured again
                     changed.add(number)
                     del self._ends[number]
                 if course.checkpoint is None or self._ends.get(number) == end:
@@ -88,27 +87,17 @@ class CheckpointReader:
             if changed:
                 self._kept = self._kept[~np.isin(self._kept.number, [*changed])]
             if ended:
-                self._kept = _joined([self._kept, *self._read(ended)])
-            return self._newest(_joined([self._kept, *self._read(running)]), remeasured)
+                self._kept = _joined([self._kept, *self._read(ledger.remeasured, ended)])
+            return _joined([self._kept, *self._read(ledger.remeasured, running)])
 
-    def _newest(self, table: Checkpoints, remeasured: Sequence[Sequence[int]]) -> Checkpoints:
-        """The table with the newer values of what was measured again."""
-        if len(self._again) < len(remeasured):
-            self._again = [event for event in self._log.summary()[0] if isinstance(event, Remeasured)]
-        values, errors = (column.copy() if remeasured else column for column in (table.values, table.errors))
-        for event in (fitted(one, self._problem) for one in self._again[: len(remeasured)]):
-            rows = np.flatnonzero((table.number == event.number) & (table.step == event.step))
-            for i, (value, error) in enumerate(zip(event.values, event.errors, strict=True)):
-                if value is not None:
-                    again = rows[table.paid[rows, i]]
-                    values[again, i], errors[again, i] = value, np.nan if error is None else error
-        return replace(table, values=values, errors=errors)
-
-    def _read(self, last: Mapping[int, int]) -> Iterable[Checkpoints]:
+    def _read(self, again: SecondMeasurements, last: Mapping[int, int]) -> Iterable[Checkpoints]:
         """What some trials reported up to their last step."""
         numbers = [*last]
         for i in range(0, len(numbers), _AT_ONCE):
-            yield _table(self._log.reports({*numbers[i : i + _AT_ONCE]}), last, self._problem)
+            batches = self._log.reports({*numbers[i : i + _AT_ONCE]})
+            for batch in batches:
+                refuse_other_constraints(batch, 0, len(self._problem.columns))
+            yield _table(again.corrected(self._problem, batches), last, self._problem)
 
 
 def _joined(tables: Sequence[Checkpoints]) -> Checkpoints:
@@ -125,9 +114,6 @@ def _table(batches: Sequence[Reported], last: Mapping[int, int], problem: Proble
     if not batches:
         whole, real, none = np.empty(0, np.int64), np.empty(0), np.empty((0, len(problem.constraints)))
         return Checkpoints(whole, whole, real, none, none.astype(np.bool_), none)
-    for batch in batches:
-        refuse_other_constraints(batch, 0, len(problem.columns))
-    batches = [fitted(batch, problem) for batch in batches]
     sizes = [len(batch.step) for batch in batches]
     step = np.concatenate([batch.step for batch in batches])
     ends = np.repeat([last[batch.number] or np.inf for batch in batches], sizes)  # 0 in older logs

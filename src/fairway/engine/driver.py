@@ -196,7 +196,7 @@ class Driver:
             objective = given
         else:
             if given is _MISSING:
-                raise UsageError(f"trial {self.number}: the objective {self._objective!r} is missing from the report")
+                measurement.refuse_without_objective(self.problem, self.number, named)
             if callable(given):
                 given = given()
                 now = self._clock()  # what it took is training

@@ -7,6 +7,7 @@ added up stays the one that a constraint began with.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -114,6 +115,63 @@ class Limits:
         return LimitsChanged(change, [plain(one) for one in self.constraints.values()], sorted(self.dropped), at)
 
 
+class LimitHistory:
+    """The limits of a study, from those that it began with to those that hold now."""
+
+    def __init__(self, problem: Problem, judged_by: int = 0) -> None:
+        self._problem = problem
+        self._founding: Mapping[str, Any] | None = None
+        self.judged_by = judged_by  # changes before the limits of `problem`
+        self.changes: list[LimitsChanged] = []
+        self.begun: list[int] = []  # trials that had begun at each change
+        self.widths = len(problem.constraints), len(problem.columns)  # the least and most columns of an event
+
+    def still(self) -> LimitHistory:
+        """A copy that does not move with this one."""
+        still = copy.copy(self)
+        still.changes, still.begun = list(self.changes), list(self.begun)
+        return still
+
+    def begin(self, config: Mapping[str, Any]) -> None:
+        """Take in what the study began with."""
+        self._founding = config
+        least = len(config.get("constraints", self._problem.constraints))
+        self.widths = least, max(least, self.widths[1])
+
+    def add(self, change: LimitsChanged, begun: int) -> None:
+        """Take in a change, made when so many trials had begun."""
+        due = len(self.changes)
+        if change.change != due:
+            raise StorageError(f"the log has change {change.change} of the limits where {due} is due: it is damaged")
+        self.widths = self.widths[0], max(self.widths[1], len(Limits.of(change).constraints))
+        self.changes.append(change)
+        self.begun.append(begun)
+
+    @property
+    def now(self) -> Limits:
+        """The limits that hold."""
+        return self.after(len(self.changes))
+
+    def after(self, changes: int) -> Limits:
+        """The limits after so many changes."""
+        if changes:
+            return Limits.of(self.changes[changes - 1])
+        if self._founding is not None:
+            return Limits.founding(self._founding)
+        return Limits({one.metric: one for one in self._problem.constraints})
+
+    def problem_after(self, changes: int) -> Problem:
+        """The problem with the limits after so many changes."""
+        return self._problem if changes == self.judged_by else self.after(changes).problem(self._problem)
+
+    def change(
+        self, limits: Mapping[str, float | None], added: Sequence[Constraint] = (), *, at: float
+    ) -> LimitsChanged | None:
+        """The event by which limits change; None if they are like that already."""
+        changed = self.now.changed(self._problem.objective.metric, added, limits)
+        return changed.event(len(self.changes), at) if differences(self.now, changed) else None
+
+
 def _check_tracked_again(one: Constraint, before: Constraint | None) -> None:
     """Refuse to track what the study has not measured so far, or what it wants the other way."""
     given = f"set_limit(Track({short(one.metric)}))"
@@ -134,11 +192,16 @@ def last_change(events: Sequence[Event]) -> int | None:
     return next((i for i in reversed(range(len(events))) if isinstance(events[i], LimitsChanged)), None)
 
 
+def last_limits(events: Sequence[Event]) -> Limits | None:
+    """The limits after the last change among events; None without one."""
+    last = last_change(events)
+    return None if last is None else Limits.of(events[last])  # type: ignore[arg-type]
+
+
 def in_force(log: Log, founding: Problem) -> Sequence[Constraint]:
     """The constraints that hold at the end of a log."""
-    events = log.summary(0)[0]
-    last = last_change(events)
-    return founding.constraints if last is None else Limits.of(events[last]).in_force  # type: ignore[arg-type]
+    changed = last_limits(log.summary(0)[0])
+    return founding.constraints if changed is None else changed.in_force
 
 
 def differences(before: Limits, after: Limits) -> list[str]:

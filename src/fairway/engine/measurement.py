@@ -150,6 +150,12 @@ def is_broken(problem: Problem, offers: Mapping[str, Given]) -> bool:
     )
 
 
+def refuse_without_objective(problem: Problem, trial: int, named: Mapping[str, object]) -> NoReturn:
+    """Say that a report lacks the objective, and what it has."""
+    has = f", which has {', '.join(map(repr, named))}" if named else ""
+    raise UsageError(f"trial {trial}: the objective {problem.objective.metric!r} is missing from the report{has}")
+
+
 def refuse_metric(problem: Problem, name: str) -> NoReturn:
     """Say that a metric was not declared."""
     declared = ", ".join(problem.reportable)

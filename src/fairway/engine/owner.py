@@ -37,11 +37,13 @@ from fairway.engine.identity import Identity, plain
 from fairway.engine.journal import Journal
 from fairway.engine.keep import Keep, ancestors, got_further, resumable
 from fairway.engine.keeper import Keeper
-from fairway.engine.limits import Limits, last_change
+from fairway.engine.ledger import Ledger
+from fairway.engine.limits import last_limits
 from fairway.engine.log import Log
 from fairway.engine.outage import PATIENCE
 from fairway.engine.record import Best, at_checkpoint
 from fairway.engine.referee import Referee
+from fairway.engine.remeasurement import may_fall
 from fairway.engine.trial import Trial
 from fairway.engine.verdicts import Verdicts
 from fairway.errors import StorageError, StudyComplete, UsageError
@@ -77,7 +79,8 @@ class Owner:
         self.space = identity.space
         self.seed, founded, stored = open_study(identity, log, start_from)
         self._identity = replace(identity, seed=self.seed)
-        self.referee = Referee(identity.problem, identity.stopper, worker=-1)
+        falls = may_fall(identity.problem, stored)
+        self.referee = Referee(identity.problem, identity.stopper, worker=-1, may_fall=falls)
         self.ledger, self._snapshot_at = snapshot.restore(log, self.space, identity.problem, self.seed, self.referee)
         if identity.has_other_limits(stored["constraints"]):
             self._refuse_other_limits(log, stored)
@@ -92,8 +95,8 @@ class Owner:
         self._earlier: tuple[Problem, tuple[History, ...]] | None = None  # what it started from, once somebody looked
         self._asking = threading.Lock()  # one proposal at a time, while reports continue
         self.journal.catch_up()
-        if self.ledger.changes:
-            identity.refuse_other_limits(plain(self.ledger.limits().in_force), changed=True)
+        if self.ledger.limits.changes:
+            identity.refuse_other_limits(plain(self.ledger.limits.now.in_force), changed=True)
         self.referee.worker = self.journal.join(self.identity.to_json(), founded=founded)
         logger.info("study with seed %d: %s", self.seed, identity)
         self._keep_snapshot(at_least=_LONG)
@@ -109,10 +112,9 @@ class Owner:
 
     def _refuse_other_limits(self, log: Log, stored: Mapping[str, Any]) -> None:
         """Refuse constraints that the study neither began with nor has now; before anything is replayed by them."""
-        events = [*self.ledger.changes, *log.summary(self._snapshot_at)[0]]
-        last = last_change(events)
-        found = stored["constraints"] if last is None else plain(Limits.of(events[last]).in_force)  # type: ignore[arg-type]
-        self._identity.refuse_other_limits(found, changed=last is not None)
+        changed = last_limits([*self.ledger.limits.changes, *log.summary(self._snapshot_at)[0]])
+        found = stored["constraints"] if changed is None else plain(changed.in_force)
+        self._identity.refuse_other_limits(found, changed=changed is not None)
 
     # What is known
 
@@ -135,6 +137,11 @@ class Owner:
         objective = self.problem.objective.sign * incumbent.loss
         checkpoint = Checkpoint(incumbent.step, objective, incumbent.values, errors=incumbent.errors)
         return self.named(incumbent.number, checkpoint)
+
+    def still(self) -> Ledger:
+        """What the log says at this moment, while other threads go on."""
+        with self.lock:
+            return self.ledger.still()
 
     def named(self, number: int, checkpoint: Checkpoint) -> Best:
         """A checkpoint of a trial, with its parameters and metrics by name."""
@@ -410,7 +417,7 @@ class Owner:
     def set_limit(self, added: Sequence[Constraint], limits: Mapping[str, float | None]) -> None:
         """Change limits; from here on everything is judged by the new ones."""
         self.journal.catch_up()
-        while event := self.ledger.change(limits, added, at=self.clock.at()):
+        while event := self.ledger.limits.change(limits, added, at=self.clock.at()):
             written = self.journal.append(event)
             self.journal.catch_up()
             if written:

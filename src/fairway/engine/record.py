@@ -16,7 +16,7 @@ from fairway.feasibility import Checkpoint
 from fairway.problem import Problem
 from fairway.space import Space
 from fairway.tables import Table, group, metric_rows, param_rows
-from fairway.text import counted
+from fairway.text import counted, named, number
 
 
 class Best(NamedTuple):
@@ -165,6 +165,25 @@ def recorded(problem: Problem, number: int, course: Course, saves: Saves) -> Tri
         traceback=course.traceback,
         checkpoint=None if checkpoint is None else saves.path(number, checkpoint.step),
     )
+
+
+def unchecked(problem: Problem, course: Course) -> str:
+    """A better step of a trial than the one that stands for it, where a limit was not measured; empty if there is none.
+
+    >>> import fairway as fw
+    >>> problem = fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.1)])
+    >>> known, peak = Checkpoint(2, 0.7, (0.05,)), Checkpoint(9, 0.8, (None,))
+    >>> unchecked(problem, Course({}, 0, 0.0, checkpoint=known, peak=peak))
+    'auc 0.8 at step 9, where eod was not measured'
+    """
+    known, peak, objective = course.checkpoint, course.peak, problem.objective
+    if known is None or peak is None or objective.sign * (peak.objective - known.objective) >= 0.0:
+        return ""
+    values = feasibility.each_value(problem, peak)
+    missing = [named(one.metric) for one, value, _ in values if value is None and one.has_limit]
+    verb = "was" if len(missing) == 1 else "were"
+    where = f"{' and '.join(missing)} {verb} not measured"
+    return f"{named(objective.metric)} {number(peak.objective)} at step {peak.step:,}, where {where}" if missing else ""
 
 
 def table(records: Sequence[TrialRecord], space: Space, problem: Problem) -> list[dict[str, Any]]:

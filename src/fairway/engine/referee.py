@@ -65,7 +65,7 @@ _place = itemgetter(0, 1, 2)  # by which incumbents are sorted
 class Referee:
     """One replica of what a study's decisions depend on."""
 
-    def __init__(self, problem: Problem, stopper: Stopper, *, worker: int = 0) -> None:
+    def __init__(self, problem: Problem, stopper: Stopper, *, worker: int = 0, may_fall: bool = False) -> None:
         self._judge_by(problem)
         self.stopper = stopper
         self.state = stopper.start(problem)
@@ -78,7 +78,7 @@ class Referee:
         self.seen = 0  # the log position up to which others' events are replayed
         self.incumbent: Incumbent | None = None
         # All that are feasible, best first, where the best may be measured again and found to break its limit.
-        self.contenders: list[Incumbent] | None = [] if alone_metrics(problem) else None
+        self.contenders: list[Incumbent] | None = [] if may_fall or alone_metrics(problem) else None
         self.bar = math.inf  # the loss that a report must reach before its constraints are worth paying for
         self.train_ns = 0
         self.train_rows = 0
@@ -135,7 +135,7 @@ class Referee:
 
     def learned(self, problem: Problem, events: Iterable[Event]) -> dict[str, Any]:
         """What one that judges by another problem knows after these events."""
-        other = Referee(problem, self.stopper)
+        other = Referee(problem, self.stopper, may_fall=self.contenders is not None)
         other.tracked.aims = dict(self.tracked.aims)
         for event in events:
             if isinstance(event, Asked | Reported | Told | Remeasured):
@@ -334,9 +334,15 @@ class Referee:
         self.acts = acts
 
     def _correct(self, event: Remeasured) -> None:
-        """Take the newer measurement of a checkpoint; if it breaks a limit now, the next best follows."""
-        known = [self.incumbent] if self.contenders is None else self.contenders
+        """Take the newer measurement of a checkpoint; if it breaks a limit now, the next best follows.
+
+        By limits that changed since, its first value may break one that the newer keeps: the event has both.
+        """
+        known, stands = [self.incumbent] if self.contenders is None else self.contenders, event.checkpoint
         found = next((one for one in known if one is not None and one[1:3] == (event.number, event.step)), None)
+        if found is None and stands is not None and stands.step == event.step:
+            loss = self.problem.objective.sign * stands.objective
+            found = Incumbent(loss, event.number, stands.step, stands.values, stands.errors)
         if found is None:
             return
         values, errors = newer(event, found.values, found.errors)

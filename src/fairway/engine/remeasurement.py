@@ -2,19 +2,20 @@
 
 Two workers on one machine slow each other down, so a latency measured then is too long, or by luck too short. A
 constraint with `alone=True` is measured again at the best checkpoint (`fairway.runners.alone`). That is an event of its
-own, `Remeasured`: the reports stay as they were, and whoever reads the log takes the newer value from here. Other
-programs may use the machine all the same. They only ever make a value worse, so a worse one does not count then.
+own, `Remeasured`: the reports stay as they were, and whoever reads them takes the newer values from the ledger's
+`SecondMeasurements`. Other programs may use the machine all the same. They only ever make a value worse, so a worse one
+does not count then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from fairway.engine.columns import fitted
+from fairway.engine.columns import fitted, widened
 from fairway.engine.course import Course, with_reports
 from fairway.engine.events import Remeasured, Reported
 from fairway.feasibility import bound, excess
@@ -32,8 +33,8 @@ class Known(Protocol):
         """Every trial, by number."""
 
     @property
-    def remeasured(self) -> Sequence[Sequence[int]]:
-        """The trial and step of each checkpoint that was measured again."""
+    def remeasured(self) -> SecondMeasurements:
+        """The checkpoints that were measured again."""
 
 
 def how_measured(metric: str) -> str:
@@ -62,9 +63,14 @@ def alone_metrics(problem: Problem) -> list[str]:
     return [constraint.metric for constraint in problem.constraints if constraint.alone]
 
 
+def may_fall(problem: Problem, founding: Mapping[str, Any]) -> bool:
+    """Whether the best of a study may be found to break its limit: some limit is to be measured alone, or was once."""
+    return bool(alone_metrics(problem)) or any(one.get("alone") for one in founding.get("constraints", ()))
+
+
 def was_crowded(problem: Problem, known: Known, number: int, step: int) -> bool:
     """Whether a checkpoint has to be measured again: others ran beside its trial, or its metric says so."""
-    if [number, step] in known.remeasured:
+    if (number, step) in known.remeasured.places:
         return False
     course = known.courses[number]
     if any(how_measured(metric) in course.notes for metric in alone_metrics(problem)):
@@ -126,32 +132,80 @@ def newer(
     return tuple(value for value, _ in both), known if any(error is not None for error in known) else ()
 
 
-def summed_again(problem: Problem, batches: Sequence[Reported], events: Sequence[Remeasured]) -> dict[str, Any]:
-    """The checkpoint that stands for a trial, its peak and its late check, from its reports and second measurements."""
+class SecondMeasurements:
+    """What a log says was measured again.
+
+    What an event says of its whole trial is by the limits of its time. To judge `again`, by other limits, trials that
+    were measured again, their reports are kept.
+    """
+
+    def __init__(self, events: Iterable[Remeasured] = (), *, again: Iterable[int] = ()) -> None:
+        self.events = tuple(events)
+        self._batches: dict[int, list[Reported]] = {number: [] for number in again}
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """The trial and step of each."""
+        return [(event.number, event.step) for event in self.events]
+
+    def of(self, number: int) -> list[Remeasured]:
+        """Those of one trial."""
+        return [event for event in self.events if event.number == number]
+
+    def still(self) -> SecondMeasurements:
+        """A copy that does not move with this one."""
+        return SecondMeasurements(self.events)
+
+    def keep(self, batch: Reported) -> None:
+        """Keep reports that are to be judged again."""
+        if batch.number in self._batches:
+            self._batches[batch.number].append(batch)
+
+    def add(self, problem: Problem, course: Course, event: Remeasured) -> Course:
+        """Take in an event: its trial as it is now."""
+        self.events = (*self.events, event)
+        batches = self._batches.get(event.number)
+        if batches is not None:
+            event = with_sums(problem, batches, self.of(event.number))
+        event = fitted(event, problem)
+        notes = {**course.notes, **_notes(problem, course, event)}
+        return replace(course, checkpoint=event.checkpoint, peak=event.peak, late=event.late, notes=notes)
+
+    def corrected(self, problem: Problem, batches: Iterable[Reported]) -> list[Reported]:
+        """Reports as they count: by the constraints in force, and with the newer values."""
+        return [fitted(_corrected(batch, self.of(batch.number)), problem) for batch in batches]
+
+
+def with_sums(problem: Problem, batches: Iterable[Reported], events: Sequence[Remeasured]) -> Remeasured:
+    """The last of a trial's second measurements, with what they make of its reports, by the limits of a problem.
+
+    That is the checkpoint that stands for the trial, its peak and its late check. Events have the log's columns.
+    """
     course = Course({}, 0, 0.0)
     for batch in batches:
-        batch = fitted(batch, problem)  # noqa: PLW2901
-        for event in events:
-            batch = _corrected_rows(batch, fitted(event, problem))  # noqa: PLW2901
-        for name, value in with_reports(problem, course, batch).items():
+        for name, value in with_reports(problem, course, _corrected(batch, events)).items():
             setattr(course, name, value)
-    return {"checkpoint": course.checkpoint, "peak": course.peak, "late": course.late}
+    last = fitted(events[-1], problem)
+    return widened(replace(last, checkpoint=course.checkpoint, peak=course.peak, late=course.late), problem)
 
 
-def _corrected_rows(batch: Reported, event: Remeasured) -> Reported:
-    """A batch with the newer values in the rows that measured them before."""
-    rows = np.flatnonzero(batch.step == event.step)
+def _corrected(batch: Reported, events: Sequence[Remeasured]) -> Reported:
+    """A batch with the newer values in the rows that measured them before; all have the log's columns."""
+    if not any(event.step in batch.step for event in events):
+        return batch
     values, errors = batch.values.copy(), batch.error_table()
-    for j, (value, error) in enumerate(zip(event.values, event.errors, strict=True)):
-        if value is not None:
-            again = rows[batch.check_ns[rows, j] >= 0]
-            values[again, j], errors[again, j] = value, np.nan if error is None else error
+    for event in events:
+        rows = np.flatnonzero(batch.step == event.step)
+        for j, (value, error) in enumerate(zip(event.values, event.errors, strict=True)):
+            if value is not None and j < values.shape[1]:  # otherwise the limit was added after these reports
+                again = rows[batch.check_ns[rows, j] >= 0]
+                values[again, j], errors[again, j] = value, np.nan if error is None else error
     found = np.argwhere(~np.isnan(errors))
     table = np.column_stack([found, errors[tuple(found.T)]]) if len(found) else np.empty((0, 3))
-    return replace(batch, values=values, errors=table) if len(rows) else batch
+    return replace(batch, values=values, errors=table)
 
 
-def notes_of(problem: Problem, course: Course, event: Remeasured) -> Mapping[str, str]:
+def _notes(problem: Problem, course: Course, event: Remeasured) -> Mapping[str, str]:
     """The notes of a trial that was measured again: whether it was alone, and what it had measured before."""
     before, how = course.checkpoint, f"{_ALONE} at step {event.step}"
     if event.company:

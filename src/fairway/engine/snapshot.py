@@ -25,7 +25,7 @@ from fairway.engine.ledger import Ledger
 from fairway.engine.limits import Limits
 from fairway.engine.log import Log, Snapshots
 from fairway.engine.referee import KNOWN, Referee
-from fairway.engine.remeasurement import alone_metrics
+from fairway.engine.remeasurement import SecondMeasurements
 from fairway.engine.revival import Lost
 from fairway.engine.saves import Saves
 from fairway.errors import StorageError
@@ -38,11 +38,11 @@ VERSION = "3"
 
 _PLAIN = (
     *("workers", "opened", "counts", "last_stop", "last_failure", "ended", "train_saved_ns", "sums", "last_at"),
-    *("remeasured", "dropped", "judged_by", "changed_after", "retries"),
+    *("dropped", "retries"),
 )
 _AT_ONCE = ("head", "ledger")  # parts that every reader needs
-_BESTS = ("best", "best_ignoring_limits")
-_EVENTS = ("verdicts", "searched", "changes", "carried")
+_BESTS = ("feasible", "ignoring_limits")
+_EVENTS = ("verdicts", "searched", "carried")
 
 
 def keep(log: Log, position: int, ledger: Ledger, referee: Referee) -> bool:
@@ -90,8 +90,9 @@ def restore(
 
 def _empty(parts: Mapping[str, bytes], space: Space, problem: Problem, seed: int) -> Ledger:
     """A ledger to be filled, which judges by the limits that the snapshot was made by."""
-    changes = [from_json(event) for event in json.loads(parts["ledger"])["changes"]]
-    return Ledger(space, Limits.of(changes[-1]).problem(problem) if changes else problem, seed)  # type: ignore[arg-type]
+    changes = [from_json(event) for event, _ in json.loads(parts["ledger"])["changes"]]
+    problem = Limits.of(changes[-1]).problem(problem) if changes else problem  # type: ignore[arg-type]
+    return Ledger(space, problem, seed, judged_by=len(changes))
 
 
 def _restored(
@@ -159,7 +160,7 @@ def _parts(ledger: Ledger) -> dict[str, bytes]:
 
 def _rules(referee: Referee) -> dict[str, Any]:
     """What decides, besides reports, what a referee knows."""
-    return {"stopper": states.to_json(referee.stopper), "alone": alone_metrics(referee.problem)}
+    return {"stopper": states.to_json(referee.stopper), "contenders": referee.contenders is not None}
 
 
 def _made_of(ledger: Ledger) -> list[str]:
@@ -189,11 +190,13 @@ def _summary(ledger: Ledger) -> bytes:
 
 def _plain(ledger: Ledger) -> dict[str, Any]:
     """What a ledger knows, apart from its trials and columns."""
-    lost = ledger.given_up.lost.items()
+    lost, limits = ledger.given_up.lost.items(), ledger.limits
     return {
         **{name: getattr(ledger, name) for name in _PLAIN},
-        **{name: getattr(ledger, name) for name in _BESTS},
+        **{name: getattr(ledger.bests, name) for name in _BESTS},
         **{name: [to_json(event) for event in getattr(ledger, name)] for name in _EVENTS},
+        "changes": [[to_json(one), begun] for one, begun in zip(limits.changes, limits.begun, strict=True)],
+        "remeasured": [to_json(event) for event in ledger.remeasured.events],
         "terminators": [*ledger.terminators.items()],
         "later": [*ledger.later.items()],
         "certifications": [
@@ -215,9 +218,14 @@ def _fill(ledger: Ledger, plain: Mapping[str, Any], trials: int, later: _Later, 
         setattr(ledger, name, plain[name])
     for name in _BESTS:
         found = plain[name]
-        setattr(ledger, name, found and (found[0], courses.checkpoint(found[1])))
+        setattr(ledger.bests, name, found and (found[0], courses.checkpoint(found[1])))
     for name in _EVENTS:
         setattr(ledger, name, [from_json(event) for event in plain[name]])
+    if ledger.opened is not None:
+        ledger.limits.begin(ledger.opened)
+    for change, begun in plain["changes"]:
+        ledger.limits.add(from_json(change), begun)  # type: ignore[arg-type]
+    ledger.remeasured = SecondMeasurements(from_json(event) for event in plain["remeasured"])  # type: ignore[misc]
     ledger.terminators = dict(plain["terminators"])
     ledger.later = dict(plain["later"])
     for limits, best, sealed, *tests in plain["certifications"]:

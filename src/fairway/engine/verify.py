@@ -35,11 +35,11 @@ from fairway.engine.events import (
 )
 from fairway.engine.identity import WORDING, Identity
 from fairway.engine.ledger import Ledger
-from fairway.engine.limits import Limits, last_change
+from fairway.engine.limits import Limits, last_change, last_limits
 from fairway.engine.measurement import Observation, Report
 from fairway.engine.payment import Pace
 from fairway.engine.referee import Referee, observations
-from fairway.engine.remeasurement import summed_again
+from fairway.engine.remeasurement import may_fall, with_sums
 from fairway.engine.soundness import fitting
 from fairway.errors import StorageError
 from fairway.problem import Problem
@@ -75,6 +75,7 @@ class _Act(NamedTuple):
 def verify(events: Sequence[Event]) -> Verification:
     """Check every interval, payment, verdict and reason in a log, and that what it started from can be read."""
     result = Verification(dropped=sum(isinstance(event, Dropped) for event in events))
+    founding = next((event.config for event in events if isinstance(event, Opened)), {})
     for position, event in enumerate(events):
         if isinstance(event, Opened):
             identity = Identity.from_json(event.config)
@@ -85,21 +86,16 @@ def verify(events: Sequence[Event]) -> Verification:
                 )
             worded = event.config.get("wording") == WORDING
             with fitting(event):
-                before = last_change(events[:position])
-                problem = identity.problem if before is None else _problem(events[before], identity.problem)
-                worker = _Worker(event.worker, problem, identity.stopper, result, worded=worded)
+                changed = last_limits(events[:position])
+                problem = identity.problem if changed is None else changed.problem(identity.problem)
+                falls = may_fall(problem, founding)
+                worker = _Worker(event.worker, problem, identity.stopper, result, worded=worded, may_fall=falls)
                 worker.verify(events, since=position)
     _judge_again(events, result)
     _certify_again(events, result)
     _sum_again(events, result)
     _read_copies(events)
     return result
-
-
-def _problem(change: Event, known: Problem) -> Problem:
-    """The problem from a change of its limits on."""
-    assert isinstance(change, LimitsChanged)
-    return Limits.of(change).problem(known)
 
 
 def _first(events: Sequence[Event], n: int) -> Sequence[Event]:
@@ -151,7 +147,7 @@ def _certify_again(events: Sequence[Event], result: Verification) -> None:
         if isinstance(event, Opened):
             problem = problem or Identity.from_json(event.config).problem
         elif isinstance(event, LimitsChanged) and problem is not None:
-            problem = _problem(event, problem)
+            problem = Limits.of(event).problem(problem)
         elif isinstance(event, Sealed) and problem is not None:
             certification = Certification(event)
             problems.append(problem)
@@ -199,11 +195,11 @@ def _sum_again(events: Sequence[Event], result: Verification) -> None:
         was_best = best is not None and (best[0], best[1].step) == (event.number, event.step)
         batches = [one for one in events if isinstance(one, Reported) and one.number == event.number]
         earlier = [one for one in found if one.number == event.number and (one.seen or 0) <= (event.seen or 0)]
-        again = summed_again(ledger.problem, batches, earlier)
-        written = {name: getattr(fitted(event, ledger.problem), name) for name in again}
+        again, written = (fitted(one, ledger.problem) for one in (with_sums(ledger.problem, batches, earlier), event))
+        same = (again.checkpoint, again.peak, again.late) == (written.checkpoint, written.peak, written.late)
         result.rulings += 1
         result.expect(holds=was_best, otherwise=f"{where} was measured again, and was not the best then")
-        result.expect(holds=again == written, otherwise=f"{where} was measured again; its trial's sums do not follow")
+        result.expect(holds=same, otherwise=f"{where} was measured again; its trial's sums do not follow")
 
 
 def _read_copies(events: Sequence[Event]) -> None:
@@ -242,10 +238,19 @@ def _acts(worker: int, events: Sequence[Event]) -> list[_Act]:
 class _Worker:
     """One worker's referee, made again."""
 
-    def __init__(self, worker: int, problem: Problem, stopper: Stopper, result: Verification, *, worded: bool) -> None:
+    def __init__(
+        self,
+        worker: int,
+        problem: Problem,
+        stopper: Stopper,
+        result: Verification,
+        *,
+        worded: bool,
+        may_fall: bool,
+    ) -> None:
         self._worker, self._result = worker, result
         self._worded = worded  # its reasons are worded as today's
-        self._referee = Referee(problem, stopper)
+        self._referee = Referee(problem, stopper, may_fall=may_fall)
         self._acts: list[_Act] = []  # made so far
         self._paces = defaultdict[int, Pace](lambda: Pace(None, 1, at_end=False))  # by trial
         self._stops: dict[int, str] = {}  # the stopper's reasons, by trial
@@ -286,7 +291,9 @@ class _Worker:
 
     def _judge_again(self, events: Sequence[Event]) -> None:
         """Learn everything again by the limits of the last of these events: what others wrote, what this worker did."""
-        problem = _problem(events[-1], self._referee.problem)
+        change = events[-1]
+        assert isinstance(change, LimitsChanged)
+        problem = Limits.of(change).problem(self._referee.problem)
         foreign = [event for event in events if is_news(event, self._worker)]
         again = [event for event in foreign if isinstance(event, Remeasured)]  # of trials of this worker too
         others = [event for event in foreign if not isinstance(event, Remeasured)]

@@ -6,6 +6,7 @@ as unknown if no limit that was measured is violated.
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -21,7 +22,9 @@ from fairway.engine.front import rows_on_front
 from fairway.engine.record import Best, at_checkpoint
 from fairway.errors import UsageError
 from fairway.problem import Constraint, Problem, Track
-from fairway.text import counted, limit, measured, named, number
+from fairway.text import counted, limit, measured, named, number, shown
+
+_LONGEST = 2000  # letters of the answer in a notebook
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class WhatIf:
     >>> found.best.number, found.best_now.number, found.unknown
     (1, 0, 0)
     >>> print(found)
-    With eod ≤ 0.12 the best is trial 1, step 1: auc 0.81, eod 0.11. That is 0.01 better than with the study's limits.
+    With eod ≤ 0.12 the best is trial 1, step 1: auc 0.81, eod 0.11. That is 0.01 better than the study's best.
     """
 
     problem: Problem
@@ -52,6 +55,9 @@ class WhatIf:
 
     def __str__(self) -> str:
         return " ".join(filter(None, (self._answer(), self._unknown())))
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(shown(str(self), _LONGEST))}</p>"
 
     def _answer(self) -> str:
         limits = " and ".join(f"{named(one.metric)} {limit(one)}" for one in self.problem.limits)
@@ -68,7 +74,7 @@ class WhatIf:
         change = (self.best.metrics[metric] or 0.0) - (self.best_now.metrics[metric] or 0.0)
         side = "worse" if self.problem.objective.sign * change > 0 else "better"
         compared = f"{number(abs(change))} {side} than" if change else "as good as"
-        return f"{answer} That is {compared} with the study's limits."
+        return f"{answer} That is {compared} the study's best."
 
     def _unknown(self) -> str:
         if self.unknown_best is None:

@@ -159,7 +159,10 @@ class Rounds:
         found = next((each for each in on_valid if each.metric == self._metric), None)
         if found is None:
             names = _named(each.metric for each in on_valid)
-            raise UsageError(f"metric={self._metric!r}: {library} evaluates {names} on {valid!r}")
+            raise UsageError(
+                f"metric={self._metric!r}: {library} evaluates {names} on {valid!r}; name one of these, or have "
+                f"{library} evaluate {self._metric!r} too"
+            )
         objective, higher = self.driver.problem.objective, found.higher_is_better
         if higher is not None and higher != (objective.sign < 0):
             way = "higher" if higher else "lower"

@@ -179,7 +179,7 @@ def _living_others(study: Study) -> set[int]:
 
 def _entry(study: Study, trial: TrialRecord) -> Entry:
     course, metrics = study.owner.ledger.courses[trial.number], [plain(name) for name in study.problem.metrics]
-    curves = read_curves(study.log, study.problem, [trial.number])
+    curves = read_curves(study.log, study.owner.ledger, [trial.number])
     series: list[tuple[int, float, dict[str, float]]] = []
     if trial.number in curves:
         curve = curves[trial.number].thinned(_MOST_ROWS)

@@ -121,8 +121,9 @@ def study(view: View) -> dict[str, Any]:
 def changes(view: View) -> list[list[str]]:
     """When limits changed, and what."""
     ledger = view.ledger
-    said = [", ".join(differences(ledger.limits(i), ledger.limits(i + 1))) for i in range(len(ledger.changes))]
-    whens = zip(said, ledger.changed_after, ledger.changes, strict=True)
+    known = ledger.limits
+    said = [", ".join(differences(known.after(i), known.after(i + 1))) for i in range(len(known.changes))]
+    whens = zip(said, known.begun, known.changes, strict=True)
     return [[f"after {counted(n, 'trial')}, {moment(event.at)}", shown(what, _TEXT)] for what, n, event in whens]
 
 

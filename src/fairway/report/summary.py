@@ -74,6 +74,11 @@ def answer(view: View) -> list[str]:
     return _Teller(view).answer()
 
 
+def ending(view: View) -> str:
+    """Why the last run ended, or whether somebody works on the study: the end of its summary."""
+    return _Teller(view).end()
+
+
 def to_ship(view: View) -> str:
     """Which model is certified, where it is not the best on the judging rows; else nothing."""
     found, best = view.certificate, view.ledger.best
@@ -129,7 +134,7 @@ class _Teller:
         return min(numbers, key=lambda k: feasibility.standing(self.problem, self.measured[k]), default=None)
 
     def tell(self) -> Summary:
-        headline, *sentences = filter(None, (*self.answer(), *self._costs(), self._end()))
+        headline, *sentences = filter(None, (*self.answer(), *self._costs(), self.end()))
         return Summary(headline, tuple(sentences), tuple(self._facts()), self.state, self.subject)
 
     def answer(self) -> list[str]:
@@ -228,7 +233,7 @@ class _Teller:
         if 0 < self.counts["failed"] < self.trials:
             yield f"The last failure: {self.failure}."
 
-    def _end(self) -> str:
+    def end(self) -> str:
         if self.state == "ended":
             return f"The last run ended because {shown(self.view.ended, _LONG).rstrip('.')}."
         running, last = self.counts["running"], ""

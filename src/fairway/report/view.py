@@ -18,7 +18,6 @@ from fairway import feasibility
 from fairway.engine.certificate import Certificate, certificate
 from fairway.engine.certification import latest
 from fairway.engine.checkpoints import CheckpointReader, Checkpoints
-from fairway.engine.columns import fitted
 from fairway.engine.course import Course
 from fairway.engine.events import Event, Judged, LimitsChanged, Opened, Reported, Status, Told
 from fairway.engine.identity import Identity
@@ -222,29 +221,32 @@ class View:
 
     def checkpoints(self) -> Checkpoints:
         """Every checkpoint, whatever its constraints; those of trials that ended are read once."""
-        return self._checkpoints.read(self.problem, self.courses, self.ledger.remeasured)
+        return self._checkpoints.read(self.ledger)
 
     def curves(self, numbers: Collection[int]) -> dict[int, Curve]:
         """What some trials reported, by number; those that reported nothing are left out."""
         unknown = [number for number in numbers if not 0 <= number < len(self.courses)]
         if unknown:
             raise UsageError(f"the study {self.name!r} has no trial {unknown[0]}; it has {len(self.courses)}")
-        return read_curves(self.log, self.problem, numbers)
+        return read_curves(self.log, self.ledger, numbers)
 
 
 def _is_judged_otherwise(ledger: Ledger, events: Sequence[Event]) -> bool:
     """Whether the ends of trials are not by the limits that hold after these events, so that their reports matter."""
-    changes = len(ledger.changes) + sum(isinstance(event, LimitsChanged) for event in events)
-    known = changes == len(ledger.changes)
-    return not known or any(isinstance(event, Told) and event.limits < changes for event in events)
+    known = len(ledger.limits.changes)
+    changes = known + sum(isinstance(event, LimitsChanged) for event in events)
+    return changes > known or any(isinstance(event, Told) and event.limits < changes for event in events)
 
 
-def read_curves(log: Log, problem: Problem, numbers: Collection[int]) -> dict[int, Curve]:
-    """What some trials reported, by number; those that reported nothing are left out."""
+def read_curves(log: Log, ledger: Ledger, numbers: Collection[int]) -> dict[int, Curve]:
+    """What some trials reported, by number, with the newer values of what was measured again.
+
+    Those that reported nothing are left out.
+    """
     batches: dict[int, list[Reported]] = {}
-    for batch in log.reports(numbers):
-        batches.setdefault(batch.number, []).append(fitted(batch, problem))
-    return {number: _curve(problem, batches[number]) for number in sorted(batches)}
+    for batch in ledger.remeasured.corrected(ledger.problem, log.reports(numbers)):
+        batches.setdefault(batch.number, []).append(batch)
+    return {number: _curve(ledger.problem, batches[number]) for number in sorted(batches)}
 
 
 def _curve(problem: Problem, batches: Sequence[Reported]) -> Curve:

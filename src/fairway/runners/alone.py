@@ -9,7 +9,6 @@ way has lost nothing; the next one continues.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from fairway import crowd
@@ -18,7 +17,7 @@ from fairway.engine.events import Noted, Remeasured
 from fairway.engine.measurement import Given, Observation
 from fairway.engine.owner import Owner
 from fairway.engine.record import Best
-from fairway.engine.remeasurement import Twice, alone_metrics, how_measured, summed_again, was_crowded
+from fairway.engine.remeasurement import Twice, alone_metrics, how_measured, was_crowded, with_sums
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.logs import logger
@@ -98,11 +97,11 @@ def _write(owner: Owner, best: Best, again: Sequence[Twice]) -> bool:
     owner.journal.catch_up()
     log, seen, at = owner.journal.log, owner.journal.position, owner.clock.at()
     event = Remeasured(best.number, best.step, values, errors, None, None, None, seen, at, again[0].company)
-    earlier = [one for one in log.summary()[0] if isinstance(one, Remeasured) and one.number == best.number]
-    known = summed_again(problem, log.reports([best.number]), [*earlier, widened(event, problem)])
+    again_of_it = [*owner.ledger.remeasured.of(best.number), widened(event, problem)]
+    event = with_sums(problem, log.reports([best.number]), again_of_it)
     notes = {how_measured(one.constraint.metric): one.note(best.step) for one in again if not one.counts}
     noted = [Noted(best.number, notes, at)] if notes else []
-    written = owner.journal.append(widened(replace(event, **known), problem), *noted)
+    written = owner.journal.append(event, *noted)
     owner.journal.catch_up()
     return written
 

@@ -215,3 +215,7 @@ def check_callbacks(callbacks: Sequence[Callback]) -> None:
             hint = f"; did you mean {each.__name__}()?" if isinstance(each, type) else ""
             what = hint or "; subclass fw.Callback and override on_trial_end, on_new_best or another of its methods"
             raise UsageError(f"callbacks=[{each!r}]: an object of a subclass of fw.Callback is expected{what}")
+        for name in dir(each):
+            if name.startswith("on_") and not hasattr(Callback, name):
+                known = ", ".join(one for one in vars(Callback) if one.startswith("on_"))
+                raise UsageError(f"callbacks=[{type(each).__name__}]: {name} is never called; its methods are {known}")

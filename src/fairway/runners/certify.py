@@ -187,7 +187,7 @@ class Certifier:
             overlap=overlap,
             seen=len(events),
             at=self._owner.clock.at(),
-            best=self._ledger.best_place,
+            best=self._ledger.bests.place,
         )
         if not self._write(sealed):
             return None

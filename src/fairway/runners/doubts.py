@@ -54,6 +54,13 @@ class Doubts:
                 self._said.add(metric)
                 logger.warning("nothing is within the limits after %s: %s", counted(done, "trial"), each)
 
+    def conclude(self, done: int) -> None:
+        """Say what stands in the way, now that the run is over, if it found nothing and has said nothing of that."""
+        if done < _FEW or self._said or self._owner.best is not None or not self._owner.problem.limits:
+            return
+        found = obstacles(self._owner.problem, self._owner.ledger.courses, self._owner.referee.saved)
+        logger.warning("nothing is within the limits after %s: %s", counted(done, "trial"), found[0])
+
     def _forgotten(self) -> list[str]:
         """The tracked metrics that were not warned of, and that no trial has measured or offered."""
         courses, saved = self._owner.ledger.courses, self._owner.referee.saved

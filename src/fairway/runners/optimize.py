@@ -79,6 +79,7 @@ def run(
             herald.reason = this.reason
             measure_alone(owner, function, say if progress else None)
             owner.end(this.reason)
+            this.conclude()
         except KeyboardInterrupt as interrupt:
             this.interrupt()
             herald.reason = "interrupted"

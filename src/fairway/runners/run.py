@@ -149,6 +149,10 @@ class Run:
         for hand in self.hands:
             hand.cut()
 
+    def conclude(self) -> None:
+        """Say why it found nothing, if it did not."""
+        self._doubts.conclude(self.done)
+
     def interrupt(self) -> None:
         """End early at a Ctrl-C: not even a database that is away is waited for."""
         self._owner.journal.outage.hurry()

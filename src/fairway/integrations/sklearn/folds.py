@@ -318,7 +318,7 @@ def results_of(study: Study, folds: int, options: Options) -> dict[str, Any]:
     _add_scores(columns, "score", [record.notes.get("scores", []) for record in records], folds)
     for name in study.problem.metrics[1:]:
         _add_scores(columns, name, [record.notes.get("limits", {}).get(name, []) for record in records], folds)
-    for i, step in study.owner.ledger.remeasured:
+    for i, step in study.owner.ledger.remeasured.places:
         if records[i].step == step:
             _take_newer(columns, records[i], alone_metrics(study.problem), folds)
     columns["n_folds"] = np.isfinite([columns[f"split{k}_test_score"] for k in range(folds)]).sum(axis=0)

@@ -24,6 +24,8 @@ from fairway.integrations.sklearn.folds import GroupScorer, Scoring
 from fairway.study import Study
 from fairway.text import counted
 
+_DIGEST = "digest of the rows and folds"  # the note of a stored search
+
 
 @dataclass
 class Rows:
@@ -112,9 +114,9 @@ def refuse_other_rows(study: Study, rows: Rows, splits: Sequence[tuple[Any, Any]
     for part in ([] if rows.truth is None else [hashes(np.asarray(rows.truth))]), *splits:
         for each in part:
             digest.update(np.ascontiguousarray(each).tobytes())
-    there, here = study.notes.get("searched"), digest.hexdigest()
+    there, here = study.notes.get(_DIGEST), digest.hexdigest()
     if there is None:
-        study.note(searched=here)
+        study.note(**{_DIGEST: here})
     elif there != here:
         raise UsageError(
             f"the study {study.name!r} in this storage has searched by other rows or folds: give this search another "

@@ -101,9 +101,9 @@ class Explorer {
   }
 
   compared(change) {
-    if (!change) return "That is as good as with the study's limits.";
+    if (!change) return "That is as good as the study's best.";
     const amount = String(Number(Math.abs(change).toPrecision(3)));
-    return `That is ${amount} ${this.gain(change) > 0 ? "better" : "worse"} than with the study's limits.`;
+    return `That is ${amount} ${this.gain(change) > 0 ? "better" : "worse"} than the study's best.`;
   }
 
   // Draw over the picture where the limits were moved to, and the model that is best there. Plotly would take longer.

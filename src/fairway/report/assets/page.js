@@ -161,6 +161,7 @@ const fairway = (() => {
   }
 
   function plusMinus(value, error) {  // like text.plus_minus, without separators
+    if (error === 0) return brief(value);
     if (typeof value !== "number" || !(error >= 1e-6)) return `${brief(value)} ± ${brief(error)}`;
     const decimals = Math.max(1 - Math.floor(Math.log10(Number(error.toPrecision(2)))), 0);
     return `${value.toFixed(decimals)} ± ${error.toFixed(decimals)}`;

@@ -18,16 +18,18 @@ from fairway.errors import MissingDependency
 from fairway.parameters import Choice, Float, Int, Parameter
 from fairway.report.chart import Axis, Bars, Chart, Line, Panel, Words
 from fairway.report.charts.rows import MOST, Rows, empty, held, outside, span, thinned
-from fairway.report.marks import Mark, Role
+from fairway.report.marks import TICK, Mark, Role
 from fairway.report.view import View
 from fairway.seeds import stream
 from fairway.study import Study
-from fairway.text import counted, named, number
+from fairway.text import counted, named, number, squeezed
 
 _POINTS = 9000  # in all panels together
 _PANELS, _AXES = 24, 14  # parameters that are shown
 _LINES, _BEST = 300, 60  # trials side by side, and how many of them are the best
-_CROWD = 6  # axes whose names stand beside each other
+_LETTERS = 95  # that fit side by side below all axes
+_LEVELS, _LEVEL = 5, 14  # of names that stand below one another, and its height in pixels
+_SHORTEST = 8  # letters of what is at the end of an axis
 _OPTIONS = 12  # of a choice that have a name on the axis
 _FEWEST, _LEARNED = 20, 2000  # trials that a forest learns from
 _TREES, _SHUFFLES = 40, 2
@@ -120,8 +122,8 @@ def parallel(study: Study | View) -> Chart:
     posts = _broken(np.repeat(places, 2).reshape(-1, 2), np.tile([0.0, 1.0], (len(places), 1)))
     marks.append(Line(*posts, role="not evaluated", dash="solid", width=0.8))
     marks.append(Words(places, np.ones(len(places)), labels=[high for _, _, high in axes]))
-    drops = ("\n", "\n\n" if len(axes) > _CROWD else "\n")  # every other name a line lower
-    ticks = [(float(k), low + drops[k % 2] + name) for k, (name, low, _) in enumerate(axes)]
+    levels = _levels([name for name, _, _ in axes])
+    ticks = [(float(k), low + "\n" * (1 + k % levels) + name) for k, (name, low, _) in enumerate(axes)]
     beside = Axis(ticks=[], span=(-0.04, 1.1))
     if lacking.any():
         beside = Axis(ticks=[(_BELOW, _NO_VALUE)], span=(_BELOW - 0.04, 1.1))
@@ -136,7 +138,16 @@ def parallel(study: Study | View) -> Chart:
     caption += " Outliers lie at the end marked ≤ or ≥ of their axis." if is_cut else ""
     caption += f" {len(chosen)} of {len(numbers):,} trials." if len(chosen) < len(numbers) else ""
     caption += f" The first {_AXES} of {len(space)} parameters." if len(space) > _AXES else ""
-    return Chart("parallel", title, caption, [panel], height=440)
+    return Chart("parallel", title, caption, [panel], height=440 + _LEVEL * (levels - 1))
+
+
+def _levels(names: Sequence[str]) -> int:
+    """How many lines names at equal distances take, one lower than the other, so that none runs into the next."""
+    room, sizes = _LETTERS / len(names), [len(name) for name in names]
+    return next(
+        (n for n in range(1, _LEVELS) if all(a + b < 2 * n * room - 1 for a, b in zip(sizes, sizes[n:], strict=False))),
+        _LEVELS,
+    )
 
 
 def _broken(x: NDArray[np.float64], lines: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -148,7 +159,7 @@ def _broken(x: NDArray[np.float64], lines: NDArray[np.float64]) -> tuple[NDArray
 def _columns(rows: Rows, chosen: NDArray[np.int64]) -> tuple[NDArray[np.float64], list[tuple[str, str, str]]]:
     """What each trial has on each axis, from 0 to 1 (k, a); and the axes' names and what is at their ends."""
     columns = list(rows.cube[chosen].T[:_AXES])
-    axes = [(named(name), *_ends(parameter)) for name, parameter in list(rows.view.space.items())[:_AXES]]
+    axes = [(name, *_ends(parameter)) for name, parameter in list(rows.view.space.items())[:_AXES]]
     for name, column in rows.metrics:
         values = column[chosen]
         known = values[np.isfinite(values)]
@@ -161,13 +172,15 @@ def _columns(rows: Rows, chosen: NDArray[np.int64]) -> tuple[NDArray[np.float64]
         columns.append(scaled)
         cut = "≤ " if beyond[0] < low else "", "≥ " if beyond[1] > high else ""
         axes.append((name, cut[0] + number(low), cut[1] + number(high)))
-    return np.column_stack(columns), axes
+    room = _LETTERS // len(axes)
+    most, end = min(_LEVELS * room - 1, TICK), max(room - 1, _SHORTEST)
+    return np.column_stack(columns), [(squeezed(a, most), squeezed(b, end), squeezed(c, end)) for a, b, c in axes]
 
 
 def _ends(parameter: Parameter) -> tuple[str, str]:
     """What is at the bottom and at the top of a parameter's axis."""
     if isinstance(parameter, Choice):
-        return named(parameter.options[0]), named(parameter.options[-1])
+        return str(parameter.options[0]), str(parameter.options[-1])
     assert isinstance(parameter, Float | Int)
     return number(parameter.low), number(parameter.high)
 
@@ -210,18 +223,18 @@ def importance(study: Study | View) -> Chart:
     if not learned:
         return empty("importance", title, f"at least {_FEWEST} trials with different results are needed")
     order = np.argsort(np.max([one.lost for one in learned], axis=0))[-_BARS:]
-    names, panels = [named(list(rows.view.space)[i]) for i in order], list[Panel]()
+    names, panels = [list(rows.view.space)[i] for i in order], list[Panel]()
     for one in learned:
         role: Role = "plain" if one.r2 >= _WEAK else "not evaluated"
         x, labels = one.lost[order], [one.label(i) for i in order]
         hover = [
-            f"{name}\ndrop in R² {one.lost[i]:.3f}, noise up to {one.noise:.3f}\n"
+            f"{named(name)}\ndrop in R² {one.lost[i]:.3f}, noise up to {one.noise:.3f}\n"
             f"active in {one.active[i]:,} of {one.n:,} trials"
             for name, i in zip(names, order, strict=True)
         ]
         longest = max(float(x.max()) * 1.25, 0.05)
         across = Axis(f"{one.metric}: drop in R², {counted(one.n, 'trial')}", span=(0.0, longest))
-        beside = Axis(categories=[""] * len(names) if panels else names)
+        beside = Axis(categories=[""] * len(names) if panels else [squeezed(name, TICK) for name in names])
         panels.append(Panel(across, beside, [Bars(x, range(len(x)), role=role, labels=labels, hover=hover)]))
     caption = _caption(learned, few, {label for one in learned for label in map(one.label, order)})
     return Chart("importance", title, caption, panels, height=110 + 28 * len(order))

@@ -42,8 +42,9 @@ class Rows:
         self.metrics = list(zip(map(named, view.problem.metrics), table.T, strict=True))
         strata = [view.stratum(number) for number in range(len(marks))]
         self.stratum = np.array([-1 if place is None else place for place in strata], np.int64)
-        self.cube = view.ledger.cube()
-        self.finished = view.ledger.history().number
+        history = view.ledger.history()
+        self.finished, self.cube = history.number, np.empty((len(marks), len(view.space)))
+        self.cube[history.number], self.cube[[*view.ledger.points]] = history.x, history.pending
         self.measured = np.flatnonzero(self.stratum >= 0)
         self.at_best = at_best(view.problem, is_unchecked=bool((self.stratum == 0).any()))
 

@@ -147,7 +147,7 @@ class Watch:
     @property
     def _began(self) -> str:
         """What a page must have begun with: once limits change, so may all that it shows."""
-        return f"{self._epoch}-{len(self.view.ledger.changes)}"
+        return f"{self._epoch}-{len(self.view.ledger.limits.changes)}"
 
     def is_of(self, database: Database, stored: Stored) -> bool:
         """Whether it is the study that is stored now, and not one that had its name before."""

@@ -1,0 +1,42 @@
+"""What the end of a trial says of its reports: summed up by whoever ends it, so that readers need not read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairway.engine.course import Course
+from fairway.engine.events import Reported, Told
+
+_JUDGED = ("checkpoint", "peak", "late")  # these depend on the limits
+_COUNTED = ("steps", "last_step", "total", "interval", "train_ns", "check_ns", "checks", "saved", "means")
+_SUMS = (*_JUDGED, *_COUNTED)
+"""By the names that `Told` and `Course` share."""
+
+_SAID = ("number", "status", "reason", "at", "worker", "act", "revived", "notes", "traceback")
+"""What else an end says."""
+
+SPENT = ("checks", "saved", "train_ns", "check_ns")
+"""Those that are added up over all trials."""
+
+
+def summed_end(
+    told: Told, course: Course, batch: Reported | None, added: Mapping[str, Any] | None, *, judged_by: int
+) -> Told:
+    """The end of a trial with the sums of its reports: `added` is what they are once its last batch is added."""
+    known = {name: getattr(course, name) if added is None else added[name] for name in _SUMS}
+    stopped = course.stop_reason if batch is None else batch.stop_reason
+    left = 0 if stopped is None or known["total"] is None else known["total"] - known["last_step"]
+    said = {name: getattr(told, name) for name in _SAID}
+    return Told(**said, left=left, by_stopper=stopped is not None, limits=judged_by, **known)
+
+
+def take_end(course: Course, told: Told, *, judged_by: int) -> None:
+    """Let a trial be what its end says, but for what that judged by other limits, if its reports are known."""
+    course.status, course.reason, course.notes = told.status, told.reason, {**course.notes, **told.notes}
+    course.ended, course.traceback = told.at, told.traceback
+    older = {"means": course.means, "late": course.late, "last_step": course.last_step}  # in its reports alone
+    judged_otherwise = told.limits != judged_by and course.steps == told.steps
+    for name in _COUNTED if judged_otherwise else _SUMS:
+        setattr(course, name, getattr(told, name) or older.get(name, getattr(told, name)))
+    course.by_octave = {}
