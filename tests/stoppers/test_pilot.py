@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
+from fairway.engine.events import Reported
 from fairway.engine.measurement import Observation
 from fairway.engine.referee import Referee
 from fairway.engine.verify import verify
@@ -42,15 +43,18 @@ def by_definition(curves, *, keep, spacing, trust, persistence):
     best, checks, finders, back, doublings, verdicts, seen, spent = -math.inf, 0, 0, 0, 0.0, [], {}, 0
     beyond = []
     for number, curve in enumerate(curves):
-        trial, broken, found, excess = [], None, False, 0.0
+        trial, broken, found, excess, checked, waits_to = [], None, False, 0.0, 0, 0.0
         seen[number] = {}
         for t, (auc, limits) in enumerate(curve, start=1):
             seen[number][t] = auc
             spent += 1
             stop = False
-            if auc > best:
+            if auc > best and (t >= waits_to or t == len(curve)):
                 checks += 1
-                excess = max(limits["eod"] - 0.25, 0.0) / 0.25
+                before, excess = excess, max(limits["eod"] - 0.25, 0.0) / 0.25
+                falls = 0.0 < excess < before
+                waits_to = t + min(excess / (before - excess) * (t - checked) / 2, t) if falls else 0.0
+                checked = t
                 if limits["eod"] <= 0.25:
                     back += broken is not None
                     finders += not found
@@ -172,6 +176,21 @@ def test_as_good_as_the_best_feasible_is_not_worth_a_check():
     study = study_of(fw.Pilot(interval=1, skip=False))
     run_curves(study, shown)
     assert study.costs.checks == 12
+
+
+def test_a_violation_that_falls_is_measured_again_halfway_to_its_limit_and_at_the_last_step():
+    eods = [1.25 - step / 20 for step in range(1, 16)]  # it would meet its limit at step 20
+    study = study_of(fw.Pilot(interval=1))
+    run_curves(study, [curve([step / 100 for step in range(1, 16)], eods)])
+    reported = [event for event in study.log.read() if isinstance(event, Reported)]
+    steps = np.concatenate([event.step[event.check_ns[:, 0] >= 0] for event in reported])
+    assert steps.tolist() == [1, 2, 4, 8, 14, 15]
+
+
+def test_a_violation_that_does_not_fall_is_measured_at_every_step():
+    study = study_of(fw.Pilot(interval=1, persistence=1000.0))
+    run_curves(study, [curve([step / 100 for step in range(1, 11)], [0.5 + step / 100 for step in range(10)])])
+    assert study.costs.checks == 10
 
 
 def test_a_first_trial_that_never_meets_its_limits_does_not_eat_the_budget():

@@ -6,7 +6,7 @@ checked and is not among the best `keep` of the infeasible ones by violation. Wh
 trusted while it orders trials as a rung three times later does, in the share `trust` of all pairs. To see that, some
 trials, the probes, are not stopped before three times the first trusted rung.
 
-Whether an infeasible trial will recover is learned too (`fairway.stoppers.recoveries`).
+Whether an infeasible trial will recover, and when to look again, is learned too (`fairway.stoppers.recoveries`).
 
 If a trial is cross-validated fold by fold, means over 1, 2, 4, ... folds are compared, infeasible ones by violation,
 and the second question is not asked: more folds are not more training. The state holds only ranks, counts, a minimum
@@ -108,14 +108,13 @@ class _PilotState(StopperState):
         course.place, course.to_beat = place, best
 
     def due(self, number: int, step: int, loss: float, train_ns: int) -> bool:
-        del step
         course = self._course(number)
         best = self._best(course)
-        if self._config.skip and loss >= best:
+        if self._config.skip and loss >= best or step < course.next_check:
             return False
         if self._checks < _PRICED:
             return True
-        if best == math.inf and not course.was_checked:
+        if best == math.inf and not course.checked_at:
             return True
         price = self._check_cost / self._checks
         return self._check_cost + price <= self._config.checks * (self._limits.cost + train_ns + price)

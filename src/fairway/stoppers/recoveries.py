@@ -7,6 +7,9 @@ promises `persistence` times more:
 
     persistence * (R + 1) / (D + 1) < c * max(I, 1) / C
 
+When it is worth asking again is read off the trial's own checks: while its violation falls, it is not checked for half
+of the steps after which the violation would be gone at that pace.
+
 These are counts, a minimum and integer sums, so that replicas agree.
 """
 
@@ -24,10 +27,11 @@ class Limits:
 
     cost: int = 0  # training and checks
     violation: float = 0.0  # at the last check
+    checked_at: int = 0  # the step of the last check; 0 if there was none
+    next_check: float = 0.0  # the step before which a check would only find it infeasible again
     violated_since: int = 0  # step; 0 if the last check was valid
     counted_to: int = 0  # the step up to which its doublings are in D
     was_feasible: bool = False
-    was_checked: bool = False
 
 
 class Recoveries:
@@ -58,7 +62,8 @@ class Recoveries:
         if not self._constrained:
             return
         if violation is not None:
-            trial.violation, trial.was_checked = violation, True
+            trial.next_check = _next_check(trial, step, violation)
+            trial.violation, trial.checked_at = violation, step
         if violation == 0.0:
             self._recoveries += trial.violated_since > 0
             self._ever_feasible += not trial.was_feasible
@@ -79,3 +84,15 @@ class Recoveries:
             return None
         share = f"{self._recoveries} of {self._doublings / _DOUBLING:.0f}"
         return f"violated since step {trial.violated_since}; trials recovered in {share} doublings of training"
+
+
+def _next_check(trial: Limits, step: int, violation: float) -> float:
+    """Half the way to the step at which a falling violation would be 0, at most as many steps again; else 0.
+
+    >>> _next_check(Limits(violation=0.4, checked_at=10), 12, 0.3)
+    15.0
+    """
+    fallen = trial.violation - violation
+    if not violation or not fallen > 0.0:  # feasible, not checked before, not falling, or not a number
+        return 0.0
+    return step + min(violation / fallen * (step - trial.checked_at) / 2, step)
