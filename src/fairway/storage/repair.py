@@ -2,18 +2,20 @@
 
 Every intact event that fits those before it is kept at its place. In the place of any other comes a `Dropped`, so that
 what later events say of positions in the log stays true; it also takes the number of a trial whose beginning is gone.
+For a lost change of the limits the next one stands, which has a column for whatever was measured from there on.
 Copies of a study to start from are left out together if what is intact of them cannot be read: nothing else rests on
 them, and the configurations that they had run first are in the queue.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairway.engine.carried import unreadable
-from fairway.engine.events import Asked, Carried, Dropped, Event, Opened, claim
+from fairway.engine.events import Asked, Carried, Dropped, Event, LimitsChanged, Opened, claim
 from fairway.engine.identity import Identity
 from fairway.engine.ledger import Ledger
 from fairway.engine.soundness import fitting
@@ -55,10 +57,15 @@ def _sensible(inspection: Inspection, tracked: Tracked[Found]) -> tuple[list[Eve
     opened = next((one.event for one in inspection.found if isinstance(one.event, Opened)), None)
     if opened is None:
         raise StorageError(f"no intact event says what study {inspection.name!r} is: nothing can be kept")
-    copy, left_out = _Copy(Opened(0, opened.config)), list[str]()
-    for position, event, damage in tracked(inspection.found, "replaying events"):
+    copy, left_out, stood_for = _Copy(Opened(0, opened.config)), list[str](), list[str]()
+    lost_changes = _lost_changes(inspection.found)
+    for position, event, damage, _ in tracked(inspection.found, "replaying events"):
         wrong = damage or f"event {position} is no opening of a study"
-        if position and event is not None:
+        if position in lost_changes:
+            if not copy.take(lost_changes[position]):
+                wrong += "; the next change of the limits stands for it"
+                stood_for.append(wrong)
+        elif position and event is not None:
             wrong = copy.take(event)
             wrong = wrong and f"event {position} ({type(event).__name__}): {wrong}"
         elif position:
@@ -68,7 +75,23 @@ def _sensible(inspection: Inspection, tracked: Tracked[Found]) -> tuple[list[Eve
         else:
             wrong += f"; worker {opened.worker} says what study it is"
         left_out += [wrong] if wrong else []
+    for why in stood_for:  # whose places are taken: that something is lost is said at the end
+        copy.leave_out(why)
     return copy.events, [*left_out, *copy.leave_out_unreadable()]
+
+
+def _lost_changes(found: Sequence[Found]) -> dict[int, LimitsChanged]:
+    """What stands for each lost change of the limits, by its position: the next one that is intact."""
+    stands: dict[int, LimitsChanged] = {}
+    after: LimitsChanged | None = None
+    for one in reversed(found):
+        if isinstance(one.event, LimitsChanged):
+            after = one.event
+        elif one.event is None and after is not None:
+            lost = replace(after, change=after.change - 1)
+            if one.claim == claim(lost):
+                stands[one.position] = after = lost
+    return stands
 
 
 class _Copy:
