@@ -252,6 +252,21 @@ class TestRepair:
         assert answer["left_out"][0].endswith("worker 1 says what study it is")
         assert len(open_study(new, fw.Never()).trials) == 6
 
+    def test_a_first_event_from_after_a_limit_was_added_costs_nothing_else(self, tmp_path, capsys):
+        url = f"sqlite:///{tmp_path / 'study.db'}"
+        study = open_study(url, fw.Never())
+        study.tell(study.ask(), auc=0.5, eod=0.1)
+        study.set_limit(fw.AtMost("ms", 20.0), eod=0.3)
+        study.tell(study.ask(), auc=0.6, eod=0.2, ms=10.0)
+        other = fw.load_study(url, "credit")
+        other.tell(other.ask(), auc=0.7, eod=0.2, ms=10.0)
+        change(url, "UPDATE fairway_event SET body = 'x' WHERE position = 0")
+        new, answer = self.repaired(url, tmp_path, capsys)
+        (left,) = answer["left_out"]
+        assert left.endswith("worker 1 says what study it is")
+        again = fw.load_study(new, "credit")
+        assert (again.trials, again.problem.constraints) == (other.trials, other.problem.constraints)
+
     def test_the_next_change_of_the_limits_stands_for_a_lost_one(self, tmp_path, capsys):
         url = f"sqlite:///{tmp_path / 'study.db'}"
         study = open_study(url, fw.Never())

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairway.engine.carried import unreadable
-from fairway.engine.events import Asked, Carried, Dropped, Event, LimitsChanged, Opened, claim
+from fairway.engine.events import Asked, Carried, Dropped, Event, LimitsChanged, Opened, Reported, claim
 from fairway.engine.identity import Identity
 from fairway.engine.ledger import Ledger
 from fairway.engine.soundness import fitting
@@ -54,10 +54,10 @@ def repair(inspection: Inspection, path: Path, tracked: Tracked[Any] = lambda it
 
 def _sensible(inspection: Inspection, tracked: Tracked[Found]) -> tuple[list[Event], list[str]]:
     """The new log, and a sentence for each event that it does not have."""
-    opened = next((one.event for one in inspection.found if isinstance(one.event, Opened)), None)
+    opened = _founding([one.event for one in inspection.found])
     if opened is None:
         raise StorageError(f"no intact event says what study {inspection.name!r} is: nothing can be kept")
-    copy, left_out, stood_for = _Copy(Opened(0, opened.config)), list[str](), list[str]()
+    copy, left_out, stood_for = _Copy(replace(opened, worker=0)), list[str](), list[str]()
     lost_changes = _lost_changes(inspection.found)
     for position, event, damage, _ in tracked(inspection.found, "replaying events"):
         wrong = damage or f"event {position} is no opening of a study"
@@ -74,10 +74,29 @@ def _sensible(inspection: Inspection, tracked: Tracked[Found]) -> tuple[list[Eve
             wrong = ""
         else:
             wrong += f"; worker {opened.worker} says what study it is"
+            stood_for.append(wrong)
         left_out += [wrong] if wrong else []
     for why in stood_for:  # whose places are taken: that something is lost is said at the end
         copy.leave_out(why)
     return copy.events, [*left_out, *copy.leave_out_unreadable()]
+
+
+def _founding(events: Sequence[Event | None]) -> Opened | None:
+    """The first account of the study that is intact.
+
+    That of a worker who joined after the limits had changed is of later ones; the study began with those of them that
+    the first reports have columns for.
+    """
+    place = next((i for i, event in enumerate(events) if isinstance(event, Opened)), None)
+    if place is None:
+        return None
+    opened, before = events[place], events[:place]
+    assert isinstance(opened, Opened)
+    change = next((event for event in before if isinstance(event, LimitsChanged)), None)
+    if change is None:
+        return opened
+    width = min((event.values.shape[1] for event in before if isinstance(event, Reported)), default=None)
+    return replace(opened, config={**opened.config, "constraints": change.constraints[:width]})
 
 
 def _lost_changes(found: Sequence[Found]) -> dict[int, LimitsChanged]:
