@@ -104,6 +104,7 @@ def run_studies(path):
     trial = study.ask()
     trial.report(accuracy=0.25, parity=fw.Measured(0.05, error=0.01))
     study.owner.journal.flush()
+    fw.load_study(f"sqlite:///{path}", NAME)  # another worker, who can say what study it is if its beginning is lost
     other = open_study(path, "other")
     other.tell(other.ask(), accuracy=0.5, parity=fw.Measured(0.05, error=0.01))
 
