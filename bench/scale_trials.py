@@ -1,12 +1,15 @@
 """What an ask, a tell, opening and looking cost when a study has 1,000 to 100,000 trials, beside Optuna.
 
-    python -m bench run scale_trials [--trials 1000,10000,100000] [--before SRC] [--million]
+    python -m bench run scale_trials [--trials 1000,10000,100000] [--before SRC [--turns]] [--million]
 
 Each study has three parameters and one limit, and one report a trial. It is filled in bulk, and then asked and told a
 few times. Figures are medians of the CPU time of the thread that calls, since the machine may be shared: what a commit
 waits for the disk comes on top. `--before` measures another checkout's `src` on the same files. A study of Optuna is
 filled by repeating the rows of its first trial, as `bench/scale_peer.py` says, and asked for at most five minutes with
 each sampler.
+
+With `--before` and `--turns`, only the table of old and new code in turn is made: a live process of each asks and tells
+40 times in its turn, in memory and in SQLite from every size on. Which code begins changes from run to run.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from bench.reproduction import Given, Reproduction, Result
 
 _CHUNK = 2000  # trials that are written at once
 _TIMES = 15  # asks and tells of each kind
+_IN_A_TURN, _TURNS, _RUNS = 40, 12, 4
 _HERE = Path(__file__).resolve().parent.parent
 
 
@@ -202,6 +206,21 @@ def wide(path: str, n: int) -> dict[str, float]:
     return found
 
 
+def taking_turns(path: str, n: int) -> None:
+    """Ask and tell a few times whenever a line comes in, and say what each ask and each tell took."""
+    del n
+    study = _study(f"sqlite:///{path}" if path else None)
+    for _ in sys.stdin:
+        asks, tells = [], []
+        for i in range(_IN_A_TURN):
+            began = time.thread_time()
+            trial = study.ask()
+            asks.append(time.thread_time() - began)
+            tells.append(_cpu(partial(study.tell, trial, loss=2.0 + i / 100, size=50.0)))
+        sys.stdout.write(json.dumps({"ask": asks, "tell": tells}) + "\n")
+        sys.stdout.flush()
+
+
 def optuna(path: str, n: int) -> dict[str, float]:
     """The same in Optuna, in memory or in a file, by the path's ending."""
     from bench import scale_peer  # noqa: PLC0415
@@ -212,18 +231,71 @@ def optuna(path: str, n: int) -> dict[str, float]:
 # All of them
 
 
-def measured(what: Callable[..., Any], path: str = "", n: int = 0, *, source: Path | None = None) -> dict[str, float]:
-    """What one process measures, of this checkout or of another one's source."""
+def _command(what: Callable[..., Any], path: str, n: int, source: Path | None) -> tuple[list[str], dict[str, str]]:
+    """A command, and its environment, that calls something of this checkout, or of another one's source."""
     paths = [str(source or _HERE / "src"), str(_HERE)]
     environment = os.environ | {"PYTHONPATH": ":".join(paths), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     code = f"import json, bench.scale_trials as b; print(json.dumps(b.{what.__name__}({path!r}, {n})))"
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+    return [sys.executable, "-c", code], environment
+
+
+def measured(what: Callable[..., Any], path: str = "", n: int = 0, *, source: Path | None = None) -> dict[str, float]:
+    """What one process measures, of this checkout or of another one's source."""
+    command, environment = _command(what, path, n, source)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         sys.stderr.write(done.stderr[-2000:])
         return {}
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     sys.stderr.write(f"{what.__name__} {n:,} {'before' if source else ''}: {found}\n")
     return found
+
+
+def in_turn(codes: dict[str, Path | None], kept: str = "") -> dict[str, dict[str, list[float]]]:
+    """What each ask and each tell took, by code, of live processes that take turns in this order."""
+    taken: dict[str, dict[str, list[float]]] = {code: {"ask": [], "tell": []} for code in codes}
+    with contextlib.ExitStack() as stack:
+        folder, running = stack.enter_context(tempfile.TemporaryDirectory()), {}
+        for code, source in codes.items():
+            path = kept and shutil.copy(kept, f"{folder}/{code}.db")
+            command, environment = _command(taking_turns, path, 0, source)
+            process = subprocess.Popen(  # noqa: S603
+                command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            stack.enter_context(process)
+            assert process.stdin is not None
+            assert process.stdout is not None
+            running[code] = process.stdin, process.stdout
+        for turn in range(_TURNS + 1):
+            for code, (tell, answers) in running.items():
+                tell.write("\n")
+                tell.flush()
+                found = json.loads(answers.readline())
+                for what in found if turn else ():  # the first one is slow
+                    taken[code][what] += found[what]
+        for tell, answers in running.values():
+            tell.close()
+            answers.read()  # to its end
+    return taken
+
+
+def _turns(codes: dict[str, Path | None], folder: str, sizes: Sequence[int]) -> list[str]:
+    """The table of old and new code in turn: least of all runs, and the median of what a tenth of each falls below."""
+    rows: dict[str, dict[str, float]] = {}
+    for n in (0, *sizes):
+        kept = f"{folder}/{n}.db" if n else ""
+        if kept:
+            measured(fill, kept, n)
+        runs = [in_turn(dict(list(codes.items())[:: (1, -1)[i % 2]]), kept) for i in range(_RUNS)]
+        for what in ("ask", "tell"):
+            row = rows[f"{what} in {f'SQLite, {n:,} trials' if n else 'memory'}"] = {}
+            for code in codes:
+                row[f"least, {code}"] = min(min(run[code][what]) for run in runs)
+                tenths = [statistics.quantiles(run[code][what], n=10) for run in runs]
+                row[f"tenth percentile, {code}"] = statistics.median(each[0] for each in tenths)
+                row[f"median, {code}"] = statistics.median(each[4] for each in tenths)
+    columns = {name: {what: row[name] for what, row in rows.items()} for name in next(iter(rows.values()))}
+    return _table("Old and new code in turn", tuple(rows), columns)
 
 
 _ROWS = ("ask Random", "ask TPE", "ask c-TPE", "tell")
@@ -281,6 +353,8 @@ def make(given: Given) -> Result:
     lines = ["# What a study of many trials costs", "", *__doc__.split("\n\n")[2].strip().splitlines()]
     everywhere: dict[str, dict[int, dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
+        if before and given.options.turns:
+            return Result("\n".join(_turns(codes, folder, sizes)) + "\n")
         for n in sizes:
             kept = f"{folder}/{n}.db"
             measured(fill, kept, n)
@@ -318,6 +392,7 @@ def make(given: Given) -> Result:
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", default="1000,10000,100000", help="sizes of studies, with commas between")
     parser.add_argument("--before", type=Path, metavar="SRC", help="another checkout's src, to be measured beside")
+    parser.add_argument("--turns", action="store_true", help="with --before: only what is measured in turn")
     parser.add_argument("--million", action="store_true", help="fill a study in memory with a million trials too")
 
 

@@ -91,7 +91,7 @@ def study_lines(view: View, last: int) -> list[str]:
     later = content.later(view)
     lines += ["measured later:", *(f"  {': '.join(filter(None, line))}" for line in later)] if later else []
     if ledger.dropped:
-        lines.append(f"repaired: {counted(ledger.dropped, 'event')} were left out")
+        lines.append(f"repaired: {counted(ledger.dropped, 'event')} left out")
     if ledger.ended:
         lines.append(f"ended: {ledger.ended}")
     elif state(view) == "idle" and ledger.running:

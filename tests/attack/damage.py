@@ -94,12 +94,17 @@ def run_studies(path):
     study.note(where="here")
     study.note(1, later=2.5)
     study.certify(fw.FreshRows(x[600:], truth[600:], groups=group[600:], parity=demographic_parity_difference), train)
+    study.set_limit(parity=0.12)
+    study.set_limit(fw.AtMost("size", 5.0))
+    study.tell(study.ask(), accuracy=0.3, parity=fw.Measured(0.05, error=0.01), size=3.0)
+    study.set_limit(size=4.0)
     study.enqueue({"weight": 0.25, "kind": "b"})
     study.ask().report(accuracy=0.2, parity=fw.Measured(0.05, error=0.01))
     study.owner._keep_snapshot(at_least=1)  # a snapshot, with some events after it
     trial = study.ask()
     trial.report(accuracy=0.25, parity=fw.Measured(0.05, error=0.01))
     study.owner.journal.flush()
+    fw.load_study(f"sqlite:///{path}", NAME)  # another worker, who can say what study it is if its beginning is lost
     other = open_study(path, "other")
     other.tell(other.ask(), accuracy=0.5, parity=fw.Measured(0.05, error=0.01))
 
@@ -368,7 +373,7 @@ def call(folder, path, command):
 def opened(path):
     """What a study that is resumed knows."""
     with within(SECONDS):
-        study = open_study(path)
+        study = fw.load_study(f"sqlite:///{path}", NAME)
         known = [study.trials, study.best, study.counts, study.seed, study.costs, study.notes, study.verdicts]
         return repr([*known, list(study.owner.ledger.queue)])
 

@@ -340,6 +340,8 @@ def test_a_study_that_began_there_goes_on_here():
 
 
 def test_from_optuna_says_what_it_cannot_carry():
+    with pytest.raises(fw.UsageError, match=r"from_optuna\('sqlite:///old.db'\): an optuna.Study is expected; open"):
+        from_optuna("sqlite:///old.db")
     study = optuna.create_study()
     with pytest.raises(fw.UsageError, match="no finished trial"):
         from_optuna(study)

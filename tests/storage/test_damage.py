@@ -15,7 +15,7 @@ import sqlalchemy as sa
 import fairway as fw
 from fairway.cli import main
 from fairway.engine.event_json import from_json
-from fairway.engine.events import Asked, Carried, Ended, Enqueued, Opened, Reported, Told
+from fairway.engine.events import Asked, Carried, Ended, Enqueued, LimitsChanged, Opened, Reported, Told
 from fairway.report.view import View
 from fairway.storage import chain
 from fairway.storage.inspection import inspect
@@ -231,7 +231,7 @@ class TestRepair:
         assert len(study.trials) == 8
         assert inspect(new, "credit").damage == []
         assert main(["show", new, "credit"]) == 0
-        assert "repaired: 3 events were left out" in capsys.readouterr().out
+        assert "repaired: 3 events left out" in capsys.readouterr().out
         for command in ("report", "export"):
             suffix = {"report": "html", "export": "csv"}[command]
             assert main([command, new, "credit", "-o", str(tmp_path / f"out.{suffix}")]) == 0
@@ -251,6 +251,43 @@ class TestRepair:
         new, answer = self.repaired(filled, tmp_path, capsys)
         assert answer["left_out"][0].endswith("worker 1 says what study it is")
         assert len(open_study(new, fw.Never()).trials) == 6
+
+    def test_a_first_event_from_after_a_limit_was_added_costs_nothing_else(self, tmp_path, capsys):
+        url = f"sqlite:///{tmp_path / 'study.db'}"
+        study = open_study(url, fw.Never())
+        study.tell(study.ask(), auc=0.5, eod=0.1)
+        study.set_limit(fw.AtMost("ms", 20.0), eod=0.3)
+        study.tell(study.ask(), auc=0.6, eod=0.2, ms=10.0)
+        other = fw.load_study(url, "credit")
+        other.tell(other.ask(), auc=0.7, eod=0.2, ms=10.0)
+        change(url, "UPDATE fairway_event SET body = 'x' WHERE position = 0")
+        new, answer = self.repaired(url, tmp_path, capsys)
+        (left,) = answer["left_out"]
+        assert left.endswith("worker 1 says what study it is")
+        again = fw.load_study(new, "credit")
+        assert (again.trials, again.problem.constraints) == (other.trials, other.problem.constraints)
+
+    def test_the_next_change_of_the_limits_stands_for_a_lost_one(self, tmp_path, capsys):
+        url = f"sqlite:///{tmp_path / 'study.db'}"
+        study = open_study(url, fw.Never())
+        study.tell(study.ask(), auc=0.5, eod=0.1)
+        study.set_limit(fw.AtMost("ms", 20.0))
+        study.tell(study.ask(), auc=0.6, eod=0.2, ms=10.0)
+        study.set_limit(fw.AtMost("mb", 5.0))
+        study.tell(study.ask(), auc=0.7, eod=0.2, ms=10.0, mb=4.0)
+        study.set_limit(eod=0.3)
+        study.tell(study.ask(), auc=0.8, eod=0.2, ms=10.0, mb=4.0)
+        places = events_of(url, LimitsChanged)
+        change(url, f"UPDATE fairway_event SET body = 'x' WHERE position IN ({places[0]}, {places[1]})")
+        new, answer = self.repaired(url, tmp_path, capsys)
+        assert [said.partition(" (")[0] for said in answer["left_out"]] == [f"event {place}" for place in places[:2]]
+        assert all(said.endswith("; the next change of the limits stands for it") for said in answer["left_out"])
+        again = fw.load_study(new, "credit")
+        assert (again.trials, again.problem.constraints) == (study.trials, study.problem.constraints)
+        assert main(["show", new, "credit"]) == 0
+        shown = capsys.readouterr().out
+        assert shown.count("limits changed") == 1
+        assert "repaired: 2 events left out" in shown
 
     def test_without_any_opening_nothing_can_be_kept(self, filled, tmp_path, capsys):
         places = ", ".join(map(str, events_of(filled, Opened)))

@@ -94,7 +94,7 @@ def with_reports(problem: Problem, course: Course, batch: Reported) -> dict[str,
         "front": _front(problem, [*course.front, *_checked(fit)]) if problem.tracked else (),
         "checkpoint": best,
         "peak": peak,
-        "last_step": max(course.last_step, int(np.maximum.reduce(batch.step))),
+        "last_step": max(course.last_step, *batch.step.tolist()),
         "total": batch.total,
         "interval": batch.interval,
         "means": {**course.means, **_means(batch)} if len(batch.noise) else course.means,
@@ -109,12 +109,12 @@ def _first(known: Checkpoint | None, new: Checkpoint, key: Callable[[Checkpoint]
 
 def _spent(batch: Reported) -> dict[str, int]:
     """What a batch of reports adds to the sums of its trial: steps, times, checks paid for, and checks not called."""
-    untrained = batch.train_ns < 0
-    train_ns, check_ns = batch.train_ns[~untrained].tolist(), batch.check_ns.ravel().tolist()
+    train_ns = [ns for ns in batch.train_ns.tolist() if ns >= 0]
+    check_ns = batch.check_ns.ravel().tolist()
     paid = [price for price in check_ns if price > 0]
     saved = check_ns.count(SAVED)
-    if len(train_ns) < len(untrained):  # counted as saved when it was offered
-        late = batch.check_ns[untrained]
+    if len(train_ns) < len(batch.train_ns):  # counted as saved when it was offered
+        late = batch.check_ns[batch.train_ns < 0]
         saved -= int(np.count_nonzero((late == SAVED) | (late > 0)))
     return {
         "steps": len(train_ns),

@@ -122,7 +122,7 @@ def _of_all(noise: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        if not value.size or value.dtype.kind == "i" or np.isfinite(value).all():
+        if value.dtype.kind == "i" or all(map(math.isfinite, value.ravel().tolist())):  # mostly a few: no ufunc
             return value.tolist()
         odd = ~np.isfinite(value)
         plain = value.astype(object)
@@ -145,4 +145,4 @@ def _plain_other(value: Any) -> Any:
     return plain
 
 
-_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=_plain_other)
+_ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"), default=_plain_other)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+import _signal  # type: ignore[import-not-found] # `signal` turns numbers into enums and back, ten times the work
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,15 +30,15 @@ def uninterrupted() -> Iterator[None]:
         held.append((number, frame))
         _held.append(number)
 
-    previous = signal.getsignal(signal.SIGINT)
+    previous = _signal.getsignal(_signal.SIGINT)
     if not callable(previous):  # it is ignored, or somebody else's
         yield
         return
-    signal.signal(signal.SIGINT, hold)
+    _signal.signal(_signal.SIGINT, hold)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        _signal.signal(_signal.SIGINT, previous)
         if held:
             _held.pop()
             previous(*held[0])

@@ -124,7 +124,9 @@ def changes(view: View) -> list[list[str]]:
     known = ledger.limits
     said = [", ".join(differences(known.after(i), known.after(i + 1))) for i in range(len(known.changes))]
     whens = zip(said, known.begun, known.changes, strict=True)
-    return [[f"after {counted(n, 'trial')}, {moment(event.at)}", shown(what, _TEXT)] for what, n, event in whens]
+    return [
+        [f"after {counted(n, 'trial')}, {moment(event.at)}", shown(what, _TEXT)] for what, n, event in whens if what
+    ]
 
 
 def later(view: View) -> list[list[str]]:

@@ -30,6 +30,7 @@ class Found(NamedTuple):
     position: int
     event: Event | None
     damage: str | None
+    claim: str | None = None  # as its row says, whatever became of the event
 
 
 @dataclass
@@ -127,9 +128,10 @@ def _found(study: int, rows: dict[int, Row], tracked: Tracked[int], *, chained: 
         damage = damages.get(position)
         event = _event(row, trusted=chained and damage is None)
         if event is None:
-            yield Found(position, None, f"{row} is no event of a fairway log" + (f": {damage}" if damage else ""))
+            why = f"{row} is no event of a fairway log" + (f": {damage}" if damage else "")
+            yield Found(position, None, why, row.claim)
         elif damage and not _is_intact(study, row, event, before, after):
-            yield Found(position, None, f"{row} is damaged: {damage}")
+            yield Found(position, None, f"{row} is damaged: {damage}", row.claim)
         else:
             yield Found(position, event, f"{row}: {damage}, but its content is intact" if damage else None)
 

@@ -2,18 +2,20 @@
 
 Every intact event that fits those before it is kept at its place. In the place of any other comes a `Dropped`, so that
 what later events say of positions in the log stays true; it also takes the number of a trial whose beginning is gone.
+For a lost change of the limits the next one stands, which has a column for whatever was measured from there on.
 Copies of a study to start from are left out together if what is intact of them cannot be read: nothing else rests on
 them, and the configurations that they had run first are in the queue.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairway.engine.carried import unreadable
-from fairway.engine.events import Asked, Carried, Dropped, Event, Opened, claim
+from fairway.engine.events import Asked, Carried, Dropped, Event, LimitsChanged, Opened, Reported, claim
 from fairway.engine.identity import Identity
 from fairway.engine.ledger import Ledger
 from fairway.engine.soundness import fitting
@@ -52,13 +54,18 @@ def repair(inspection: Inspection, path: Path, tracked: Tracked[Any] = lambda it
 
 def _sensible(inspection: Inspection, tracked: Tracked[Found]) -> tuple[list[Event], list[str]]:
     """The new log, and a sentence for each event that it does not have."""
-    opened = next((one.event for one in inspection.found if isinstance(one.event, Opened)), None)
+    opened = _founding([one.event for one in inspection.found])
     if opened is None:
         raise StorageError(f"no intact event says what study {inspection.name!r} is: nothing can be kept")
-    copy, left_out = _Copy(Opened(0, opened.config)), list[str]()
-    for position, event, damage in tracked(inspection.found, "replaying events"):
+    copy, left_out, stood_for = _Copy(replace(opened, worker=0)), list[str](), list[str]()
+    lost_changes = _lost_changes(inspection.found)
+    for position, event, damage, _ in tracked(inspection.found, "replaying events"):
         wrong = damage or f"event {position} is no opening of a study"
-        if position and event is not None:
+        if position in lost_changes:
+            if not copy.take(lost_changes[position]):
+                wrong += "; the next change of the limits stands for it"
+                stood_for.append(wrong)
+        elif position and event is not None:
             wrong = copy.take(event)
             wrong = wrong and f"event {position} ({type(event).__name__}): {wrong}"
         elif position:
@@ -67,8 +74,43 @@ def _sensible(inspection: Inspection, tracked: Tracked[Found]) -> tuple[list[Eve
             wrong = ""
         else:
             wrong += f"; worker {opened.worker} says what study it is"
+            stood_for.append(wrong)
         left_out += [wrong] if wrong else []
+    for why in stood_for:  # whose places are taken: that something is lost is said at the end
+        copy.leave_out(why)
     return copy.events, [*left_out, *copy.leave_out_unreadable()]
+
+
+def _founding(events: Sequence[Event | None]) -> Opened | None:
+    """The first account of the study that is intact.
+
+    That of a worker who joined after the limits had changed is of later ones; the study began with those of them that
+    the first reports have columns for.
+    """
+    place = next((i for i, event in enumerate(events) if isinstance(event, Opened)), None)
+    if place is None:
+        return None
+    opened, before = events[place], events[:place]
+    assert isinstance(opened, Opened)
+    change = next((event for event in before if isinstance(event, LimitsChanged)), None)
+    if change is None:
+        return opened
+    width = min((event.values.shape[1] for event in before if isinstance(event, Reported)), default=None)
+    return replace(opened, config={**opened.config, "constraints": change.constraints[:width]})
+
+
+def _lost_changes(found: Sequence[Found]) -> dict[int, LimitsChanged]:
+    """What stands for each lost change of the limits, by its position: the next one that is intact."""
+    stands: dict[int, LimitsChanged] = {}
+    after: LimitsChanged | None = None
+    for one in reversed(found):
+        if isinstance(one.event, LimitsChanged):
+            after = one.event
+        elif one.event is None and after is not None:
+            lost = replace(after, change=after.change - 1)
+            if one.claim == claim(lost):
+                stands[one.position] = after = lost
+    return stands
 
 
 class _Copy:

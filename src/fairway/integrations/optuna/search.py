@@ -13,6 +13,7 @@ from optuna.samplers import BaseSampler
 from optuna.search_space import IntersectionSearchSpace
 from optuna.trial import FrozenTrial, TrialState
 
+from fairway.checks import short
 from fairway.engine.events import Reported
 from fairway.errors import SpaceExhausted, UsageError
 from fairway.integrations.optuna.conditions import inferred
@@ -168,6 +169,11 @@ def from_optuna(
     >>> ours.best.metrics["value"] == theirs.best_value
     True
     """
+    if not isinstance(study, optuna.Study):
+        raise UsageError(
+            f"from_optuna({short(study)}): an optuna.Study is expected; open a stored one with "
+            "optuna.load_study(study_name=..., storage=...)"
+        )
     trials = study.get_trials(deepcopy=False)
     finished = [trial for trial in trials if trial.state.is_finished() and trial.params]
     if not finished:
