@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 
+import fairway as fw
 from fairway.errors import StorageError
 from fairway.storage.files import Presence
 
@@ -46,3 +47,12 @@ def test_a_file_that_shrinks_is_cut_off(path):
     path.write_bytes(path.read_bytes()[:4096])
     with pytest.raises(StorageError, match="was truncated while the study ran"):
         presence.check()
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_only_a_file_that_is_there_and_empty_is_warned_of(tmp_path, caplog, there):
+    file = tmp_path / "study.db"
+    if there:
+        file.touch()
+    fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), storage=f"sqlite:///{file}", seed=0)
+    assert ("study.db is empty: if it had studies in it, they are gone" in caplog.text) == there

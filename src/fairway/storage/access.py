@@ -29,6 +29,7 @@ from sqlalchemy.pool import NullPool
 from fairway.checks import short
 from fairway.engine.interrupts import uninterrupted
 from fairway.errors import FairwayError, MissingDependency, StorageError, Unreachable, UsageError
+from fairway.logs import logger
 from fairway.storage.files import KEPT, Presence, path_of
 from fairway.storage.statements import Cursors
 
@@ -103,6 +104,8 @@ class Access:
                 raise UsageError(f"{self.shown}: there is no such file")
             if not self.file.parent.exists():
                 raise UsageError(f"{self.shown}: there is no folder {str(self.file.parent)!r}; make it first")
+            if not reading and self.file.is_file() and not self.file.stat().st_size:
+                logger.warning("%s is empty: if it had studies in it, they are gone; a new one begins", self.shown)
             sa.event.listen(self.engine, "connect", _read_sqlite if reading else _prepare_sqlite)
             sa.event.listen(self.engine, "begin", _begin_sqlite)
         elif reading:
