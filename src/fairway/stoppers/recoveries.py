@@ -28,7 +28,7 @@ class Limits:
     cost: int = 0  # training and checks
     violation: float = 0.0  # at the last check
     checked_at: int = 0  # the step of the last check; 0 if there was none
-    next_check: float = 0.0  # the step before which a check would only find it infeasible again
+    next_check: float = 0.0  # the step before which it is not checked again
     violated_since: int = 0  # step; 0 if the last check was valid
     counted_to: int = 0  # the step up to which its doublings are in D
     was_feasible: bool = False
