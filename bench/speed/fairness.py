@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway import Measured, constraints
-from fairway.constraints.rows import column, grouped, labels
+from fairway.rows import column, grouped, labels
 
 NAMES = ("equalized_odds_difference", "demographic_parity_difference", "equalized_odds_ratio")
 

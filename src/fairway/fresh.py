@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 from fairway import constraints
 from fairway.checks import is_finite, short
 from fairway.constraints.cost import call_seconds
-from fairway.constraints.rows import (
+from fairway.errors import UsageError
+from fairway.evidence import Decisions, Evidence, Exact, Quantile, Resampled
+from fairway.evidence.decisions import METRICS
+from fairway.rows import (
     clusters_of,
     column,
     count_rows,
@@ -24,9 +27,6 @@ from fairway.constraints.rows import (
     same_length,
     weights_of,
 )
-from fairway.errors import UsageError
-from fairway.evidence import Decisions, Evidence, Exact, Quantile, Resampled
-from fairway.evidence.decisions import METRICS
 
 Metric: TypeAlias = Callable[..., Any]
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway.checks import is_number
-from fairway.constraints.rows import count_rows, missing
+from fairway.rows import count_rows, missing
 
 _NUMBERS = "biuf"  # numpy's kinds of them
 _CELLS = 4_000_000  # numbers that are hashed at a time

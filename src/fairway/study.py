@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from fairway import hashing, hints
 from fairway.checks import at_least_zero, instance, short, whole
-from fairway.constraints.rows import group_names, numbered_groups
 from fairway.engine.certification import latest
 from fairway.engine.checkpoints import CheckpointReader
 from fairway.engine.costs import Costs, costs
@@ -30,6 +29,7 @@ from fairway.errors import UsageError
 from fairway.history import History
 from fairway.parameters import Value
 from fairway.problem import Constraint, Objective, Problem
+from fairway.rows import group_names, numbered_groups
 from fairway.runners import optimize
 from fairway.runners.callbacks import Callback, Herald, check_callbacks
 from fairway.runners.rebuild import rebuild

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from fairway import crowd
 from fairway.checks import fraction, number, short, whole
-from fairway.constraints.rows import count_rows, take
 from fairway.errors import UsageError
 from fairway.logs import logger
 from fairway.measured import Measured
 from fairway.measured import quantile as z_score
+from fairway.rows import count_rows, take
 
 _BLOCKS = 5
 _MEDIAN_ERROR = 0.54  # of five normal values, sd(median) / E(b_4 - b_2) = 0.536 / 0.990

@@ -20,9 +20,9 @@ import numpy as np
 
 from fairway.checks import is_number, short
 from fairway.constraints.gaps import Cells, largest_gap, smallest_ratio
-from fairway.constraints.rows import column, grouped, labels
 from fairway.errors import MissingDependency, UsageError
 from fairway.measured import Measured
+from fairway.rows import column, grouped, labels
 
 
 def equalized_odds_difference(

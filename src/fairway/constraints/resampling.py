@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway.checks import is_number, short, whole
-from fairway.constraints.rows import clusters_of, count_rows, take
 from fairway.errors import UsageError
 from fairway.measured import Measured, quantile
+from fairway.rows import clusters_of, count_rows, take
 
 MOST_RESAMPLES = 1_000_000
 """Each is a call of the metric."""

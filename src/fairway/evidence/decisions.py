@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from fairway.checks import short
 from fairway.constraints import fairness, gaps
-from fairway.constraints.rows import clusters_of, group_names, labels, numbered_groups, same_length, weights_of
 from fairway.errors import UsageError
 from fairway.evidence.evidence import Cells, Evidence, crossing
 from fairway.evidence.proportions import Array, Comparison, Table, exact, least, line, settled
 from fairway.evidence.variables import Variables
 from fairway.problem import Constraint
+from fairway.rows import clusters_of, group_names, labels, numbered_groups, same_length, weights_of
 
 
 class _Contrasts(NamedTuple):

@@ -9,12 +9,12 @@ from typing import Any, Self
 import numpy as np
 
 from fairway.checks import is_finite, short
-from fairway.constraints.rows import clusters_of, numbers, weights_of
 from fairway.errors import UsageError
 from fairway.evidence.evidence import Cells, Evidence, crossing
 from fairway.evidence.tails import binomial
 from fairway.evidence.variables import Array, Variables
 from fairway.problem import Constraint
+from fairway.rows import clusters_of, numbers, weights_of
 
 
 class Mean(Evidence):

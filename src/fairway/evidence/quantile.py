@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from fairway.checks import fraction
-from fairway.constraints.rows import numbers
 from fairway.errors import UsageError
 from fairway.evidence.evidence import Cells, Evidence
 from fairway.problem import Constraint
+from fairway.rows import numbers
 
 
 class Quantile(Evidence):

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from fairway.checks import short, whole
 from fairway.constraints.resampling import MOST_RESAMPLES, draws, resampled, value_of
-from fairway.constraints.rows import clusters_of, column, same_length
 from fairway.errors import UsageError
 from fairway.evidence.evidence import Cells, Evidence
 from fairway.problem import Constraint
+from fairway.rows import clusters_of, column, same_length
 
 _FEWEST = 30  # rows, below which a bootstrap's level is not even approximate
 

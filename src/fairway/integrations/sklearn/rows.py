@@ -17,10 +17,10 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_method_params, _num_samples
 
 from fairway.checks import fraction
-from fairway.constraints.rows import numbered_groups
 from fairway.errors import UsageError
 from fairway.hashing import hashes
 from fairway.integrations.sklearn.folds import GroupScorer, Scoring
+from fairway.rows import numbered_groups
 from fairway.study import Study
 from fairway.text import counted
 

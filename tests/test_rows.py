@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
-from fairway.constraints.rows import (
+from fairway.rows import (
     clusters_of,
     count_rows,
     grouped,
