@@ -481,7 +481,7 @@ def sklearn_halving(task: Task, seed: int) -> None:
 
 
 METHODS: dict[str, tuple[str, Callable[[Task, int], None]]] = {
-    "fairway": ("fairway, defaults (c-TPE, Pilot)", fairway),
+    "fairway": ("fairway, defaults (Compass, Pilot)", fairway),
     "fairway-random": ("fairway, `sampler=fw.Random()`", fairway_random),
     "optuna-pruned": ("Optuna TPE, SuccessiveHalvingPruner", optuna_pruned),
     "optuna-tens": ("Optuna TPE, SuccessiveHalvingPruner, every tenth round checked by hand", optuna_tens),

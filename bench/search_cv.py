@@ -221,7 +221,7 @@ def halving(task: Folded, seed: int) -> None:
 
 
 METHODS: dict[str, tuple[str, Callable[[Folded, int], None]]] = {
-    "fairway": ("ConstrainedSearchCV, defaults (c-TPE, Pilot)", constrained),
+    "fairway": ("ConstrainedSearchCV, defaults (Compass, Pilot)", constrained),
     "fairway-ctpe": ("ConstrainedSearchCV, `sampler=fw.CTPE()`", constrained_ctpe),
     "randomized": ("RandomizedSearchCV", randomized),
     "halving": ("HalvingRandomSearchCV", halving),

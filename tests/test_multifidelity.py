@@ -130,5 +130,5 @@ def test_the_command_compares_with_peers_of_both_files(tmp_path, capsys):
     assert "4.0 ± 1.0" in text  # ASHA
     assert "0.5 ± 0.0" in text  # a regret of 0.1 is noise
     made = json.loads(Path("bench/results/multifidelity.json").read_text())
-    assert len(made["runs"]) == 4 * 3 + 1
+    assert len(made["runs"]) == 4 * 4 + 1
     assert {"setting": labels[0], "method": "SMAC3", "regret_of_seeds": [0.1, 0.1]} in made["runs"]

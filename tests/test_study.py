@@ -240,7 +240,7 @@ def test_to_frame_without_pandas_says_how_to_install_it(make_study, monkeypatch)
 
 
 def test_every_public_name_is_there_and_documented_with_an_example():
-    assert len(set(fw.__all__) - {"__version__"}) <= 53
+    assert len(set(fw.__all__) - {"__version__"}) <= 54
     assert set(registry.PUBLIC) | {"__version__"} == set(fw.__all__) == set(dir(fw))
     for name in set(fw.__all__) - {"__version__"}:
         assert ">>> " in (getattr(fw, name).__doc__ or ""), name

@@ -88,6 +88,7 @@ def _history(space: fw.Space, x: Array, loss: Array, noise: Array) -> History:
         step=np.ones(n, np.int64),
         reached=np.ones(n, np.int64),
         lowest=loss,
+        halfway=np.full(n, np.nan),
         late=np.zeros((n, 0)),
         seconds=np.zeros(n),
         noise=noise,

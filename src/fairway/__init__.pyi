@@ -26,6 +26,7 @@ from fairway.runners.callbacks import Callback as Callback
 from fairway.runners.recording import Recording as Recording
 from fairway.samplers.blend import Blend as Blend
 from fairway.samplers.bore import BORE as BORE
+from fairway.samplers.compass import Compass as Compass
 from fairway.samplers.gp import GP as GP
 from fairway.samplers.random import Random as Random
 from fairway.samplers.sampler import Sampler as Sampler

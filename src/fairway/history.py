@@ -34,6 +34,7 @@ class History:
     | `step` | (n,) | the step that the row describes |
     | `reached` | (n,) | the last step that was trained |
     | `lowest` | (n,) | the lowest loss of the trial at any step, whatever its constraints |
+    | `halfway` | (n,) | the lowest loss up to a half or a quarter of its training; NaN if unknown |
     | `late` | (n, m) | the bounds of the least violating check in the later half of its training |
     | `seconds` | (n,) | the cost of the trial, checks included |
     | `noise`, `folds` | (n,) | the noise and the number of `Folds`; NaN and 1 for a plain number |
@@ -66,6 +67,7 @@ class History:
     step: NDArray[np.int64]
     reached: NDArray[np.int64]
     lowest: NDArray[np.float64]
+    halfway: NDArray[np.float64]
     late: NDArray[np.float64]
     seconds: NDArray[np.float64]
     noise: NDArray[np.float64]
@@ -270,7 +272,7 @@ class Means:
 
 _KINDS = {
     np.int64: ("number", "step", "reached", "folds"),
-    np.float64: ("x", "loss", "values", "bounds", "violation", "lowest", "late", "seconds", "noise"),
+    np.float64: ("x", "loss", "values", "bounds", "violation", "lowest", "halfway", "late", "seconds", "noise"),
     np.bool_: ("failed", "partial"),
 }
 
@@ -315,17 +317,20 @@ class Columns:
         peak: Checkpoint | None = None,
         late: Checkpoint | None = None,
         reached: int = 0,
+        halfway: float | None = None,
         front: Sequence[Checkpoint] = (),
     ) -> None:
         """Add a finished trial; a failed one has no checkpoint.
 
-        `some` maps numbers of folds to the objective at that point, while others were missing. `peak`, `late` and
-        `reached` are what the columns `lowest`, `late` and `reached` are made of, by default the checkpoint; `front` is
-        what `fronts` is made of.
+        `some` maps numbers of folds to the objective at that point, while others were missing. `peak`, `late`,
+        `reached` and `halfway` make the columns `lowest`, `late`, `reached` and `halfway`. By default, the checkpoint
+        makes the first three. `front` makes `fronts`.
         """
         cells: dict[str, object] = {"number": number, "x": x, "seconds": seconds, "partial": partial}
         if checkpoint is None:
-            cells |= dict.fromkeys(("loss", "values", "bounds", "violation", "lowest", "late", "noise"), np.nan)
+            cells |= dict.fromkeys(
+                ("loss", "values", "bounds", "violation", "lowest", "halfway", "late", "noise"), np.nan
+            )
             cells |= {"failed": True, "step": 0, "reached": 0, "folds": 0}
             row = _Row(cells, np.nan, 0, {})
         else:
@@ -342,6 +347,7 @@ class Columns:
                 "step": checkpoint.step,
                 "reached": max(reached, checkpoint.step),
                 "lowest": sign * (peak or checkpoint).objective,
+                "halfway": np.nan if halfway is None else halfway,
                 "late": bounds if late is None or hidden else self._bounds(late.values, late.errors),
                 "noise": np.nan if checkpoint.noise is None else checkpoint.noise,
                 "folds": checkpoint.folds,

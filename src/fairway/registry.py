@@ -20,6 +20,7 @@ STORED = {
     "stoppers.half_at": ("HalfAt",),
     "stoppers.never": ("Never",),
     "samplers.random": ("Random",),
+    "samplers.compass": ("Compass",),
     "samplers.tpe": ("TPE", "CTPE"),
     "samplers.gp": ("GP",),
     "samplers.bore": ("BORE",),

@@ -33,8 +33,8 @@ from fairway.rows import group_names, numbered_groups
 from fairway.runners import optimize
 from fairway.runners.callbacks import Callback, Herald, check_callbacks
 from fairway.runners.rebuild import rebuild
+from fairway.samplers.compass import Compass
 from fairway.samplers.sampler import Sampler
-from fairway.samplers.tpe import CTPE
 from fairway.space import Declared, Space
 from fairway.stoppers.pilot import Pilot
 from fairway.stoppers.stopper import Stopper
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 class Study:
     """A search for the best configuration within limits.
 
-    Defaults: c-TPE, `Pilot`, no terminator, a log in memory, and a fresh seed, which is stored. With a `storage`, such
-    as "sqlite:///credit.db" or "postgresql://host/database", the study is created under its `name`, or resumes if it
-    is there already. A database that goes away is waited for, up to `patience` seconds: reports stay in memory and
+    Defaults: `Compass`, `Pilot`, no terminator, a log in memory, and a fresh seed, which is stored. With a `storage`,
+    such as "sqlite:///credit.db" or "postgresql://host/database", the study is created under its `name`, or resumes if
+    it is there already. A database that goes away is waited for, up to `patience` seconds: reports stay in memory and
     training continues, while `ask` and `tell` wait. `checkpoints` says which of the checkpoints that trials save are
     kept, by default `fw.Keep(best=3)`. Threads may share a study. `owner` is the engine behind it, for integrations.
 
@@ -92,7 +92,7 @@ class Study:
     ) -> None:
         self.space = space if isinstance(space, Space) else Space(space)
         problem = Problem(objective, constraints)  # type: ignore[arg-type]
-        self.sampler = instance("sampler", sampler, Sampler, CTPE())
+        self.sampler = instance("sampler", sampler, Sampler, Compass())
         self.stopper = instance("stopper", stopper, Stopper, Pilot())
         self.terminator = instance("terminator", terminator, Terminator, None)
         self.name = name

@@ -39,6 +39,8 @@ class Course:
     peak: Checkpoint | None = None  # the one with the best objective, whatever its constraints
     late: Checkpoint | None = None  # the least violating check in the later half of its training
     by_octave: Mapping[int, Checkpoint] = field(default_factory=dict)  # the same among steps 1, 2 to 3, 4 to 7, ...
+    lows: Mapping[int, float] = field(default_factory=dict)  # the lowest loss, by the same octaves
+    halfway: float | None = None  # the lowest loss of all octaves but the last two
     means: Mapping[int, float] = field(default_factory=dict)  # the objective after so many folds, with others to come
     notes: Mapping[str, Any] = field(default_factory=dict)
     total: int | None = None
@@ -85,11 +87,14 @@ def with_reports(problem: Problem, course: Course, batch: Reported) -> dict[str,
         best = min(new, key=lambda one: feasibility.standing(problem, one)[:-1])
     if course.checkpoint is not None:
         best = min(best, course.checkpoint, key=partial(feasibility.standing, problem))
+    lows = _lows(problem, course.lows, batch)
     late = None
     for octave in sorted(by_octave)[-2:]:
         late = _first(late, by_octave[octave], partial(_excess, problem))
     return {
         "by_octave": by_octave,
+        "lows": lows,
+        "halfway": min((loss for octave, loss in lows.items() if octave < max(lows) - 1), default=None),
         "late": late,
         "front": _front(problem, [*course.front, *_checked(fit)]) if problem.tracked else (),
         "checkpoint": best,
@@ -105,6 +110,15 @@ def with_reports(problem: Problem, course: Course, batch: Reported) -> dict[str,
 def _first(known: Checkpoint | None, new: Checkpoint, key: Callable[[Checkpoint], Any]) -> Checkpoint:
     """The one of two that comes first; of equal ones the known one."""
     return new if known is None else min(known, new, key=key)
+
+
+def _lows(problem: Problem, known: Mapping[int, float], batch: Reported) -> dict[int, float]:
+    """The lowest loss among steps 1, 2 to 3, 4 to 7, ..., once a batch of reports is added."""
+    lows, sign, provisional = dict(known), problem.objective.sign, batch.provisional.tolist()
+    for step, objective, some in zip(batch.step.tolist(), batch.objective.tolist(), provisional, strict=True):
+        if not some and sign * objective < lows.get(octave := step.bit_length(), math.inf):
+            lows[octave] = sign * objective
+    return lows
 
 
 def _spent(batch: Reported) -> dict[str, int]:
@@ -137,6 +151,7 @@ def add_row(columns: Columns, number: int, point: NDArray[np.float64], course: C
         peak=course.peak,
         late=course.late,
         reached=course.last_step,
+        halfway=course.halfway,
         front=course.front,
     )
 

@@ -24,7 +24,7 @@ NAMES = tuple(item.name for item in fields(Course))
 """What is kept of a trial, in this order."""
 
 _CHECKPOINTS = tuple(NAMES.index(name) for name in ("checkpoint", "peak", "late"))
-_OCTAVES, _MEANS, _FRONT = (NAMES.index(name) for name in ("by_octave", "means", "front"))
+_OCTAVES, _LOWS, _MEANS, _FRONT = (NAMES.index(name) for name in ("by_octave", "lows", "means", "front"))
 
 
 Block = list[Course] | bytes | Callable[[], bytes]
@@ -141,6 +141,7 @@ def to_json(course: Course) -> list[Any]:
         if row[i] is not None and row[i] == first:
             row[i] = 0
     row[_OCTAVES] = [*course.by_octave.items()]
+    row[_LOWS] = [*course.lows.items()]
     row[_MEANS] = [*course.means.items()]
     return row
 
@@ -150,7 +151,7 @@ def from_json(row: list[Any]) -> Course:
     for i in _CHECKPOINTS:
         row[i] = row[_CHECKPOINTS[0]] if row[i] == 0 else row[i] and checkpoint(row[i])
     row[_OCTAVES] = {octave: checkpoint(one) for octave, one in row[_OCTAVES]}
-    row[_MEANS] = dict(row[_MEANS])
+    row[_LOWS], row[_MEANS] = dict(row[_LOWS]), dict(row[_MEANS])
     row[_FRONT] = tuple(checkpoint(one) for one in row[_FRONT])
     return Course(*row)
 

@@ -9,7 +9,7 @@ from fairway.engine.course import Course
 from fairway.engine.events import Reported, Told
 
 _JUDGED = ("checkpoint", "peak", "late")  # these depend on the limits
-_COUNTED = ("steps", "last_step", "total", "interval", "train_ns", "check_ns", "checks", "saved", "means")
+_COUNTED = ("steps", "last_step", "total", "interval", "train_ns", "check_ns", "checks", "saved", "means", "halfway")
 _SUMS = (*_JUDGED, *_COUNTED)
 """By the names that `Told` and `Course` share."""
 
@@ -35,8 +35,8 @@ def take_end(course: Course, told: Told, *, judged_by: int) -> None:
     """Let a trial be what its end says, but for what that judged by other limits, if its reports are known."""
     course.status, course.reason, course.notes = told.status, told.reason, {**course.notes, **told.notes}
     course.ended, course.traceback = told.at, told.traceback
-    older = {"means": course.means, "late": course.late, "last_step": course.last_step}  # in its reports alone
+    older = {name: getattr(course, name) for name in ("means", "late", "last_step", "halfway")}  # in its reports alone
     judged_otherwise = told.limits != judged_by and course.steps == told.steps
     for name in _COUNTED if judged_otherwise else _SUMS:
         setattr(course, name, getattr(told, name) or older.get(name, getattr(told, name)))
-    course.by_octave = {}
+    course.by_octave, course.lows = {}, {}

@@ -9,7 +9,7 @@ the predicted mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal, get_args
@@ -116,15 +116,7 @@ class GP(Sampler):
                 "ucb": partial(functions.lower_confidence_bound, width=self.width),
             }
             terms.append(Term(process, value[self.acquisition]))
-        for i in range(len(history.problem.constraints)):
-            over = history.late_beyond(i)[rows]
-            known = ~np.isnan(over)
-            if np.count_nonzero(known) >= 2:  # noqa: PLR2004
-                move = Transform(over[known], cut=False)
-                process = fit(features, z[known], move(over[known]), warp=self.warp)
-                limit = float(move(np.zeros(1))[0])
-                terms.append(Term(process, partial(functions.log_probability_below, limit=limit)))
-        return terms
+        return [*terms, *limit_terms(features, history, rows, warp=self.warp)]
 
     def _imputed(self, history: History, rows: NDArray[np.intp]) -> Array:
         loss, stopped = history.gap[rows], history.partial[rows]
@@ -133,3 +125,19 @@ class GP(Sampler):
             stopped[np.argmin(np.where(history.feasible[rows], loss, np.inf))] = False
             loss[stopped] = median
         return loss
+
+
+def limit_terms(features: Features, history: History, rows: NDArray[np.intp], *, warp: bool = False) -> Iterator[Term]:
+    """For each constraint, the log probability that it holds late in training, learned from some rows."""
+    from fairway.models.acquisition import log_probability_below  # noqa: PLC0415 - SciPy loads slowly
+    from fairway.models.gaussian_process import fit  # noqa: PLC0415
+    from fairway.models.search import Term  # noqa: PLC0415
+    from fairway.models.transform import Transform  # noqa: PLC0415
+
+    for i in range(len(history.problem.constraints)):
+        over = history.late_beyond(i)[rows]
+        known = ~np.isnan(over)
+        if np.count_nonzero(known) >= 2:  # noqa: PLR2004
+            move = Transform(over[known], cut=False)
+            process = fit(features, features(history.x[rows[known]]), move(over[known]), warp=warp)
+            yield Term(process, partial(log_probability_below, limit=float(move(np.zeros(1))[0])))

@@ -92,21 +92,22 @@ class TPE(Sampler):
         acquisition = self._acquisition(history)
         if acquisition is None:
             return rng.random(d)
-        from fairway.models.neighbours import each_level  # noqa: PLC0415 - SciPy loads slowly
-
-        good = acquisition.good
-        drawn = [density.sample(self.candidates, rng) for density in good]
-        if self.neighbours:
-            steps = each_level(history.space, self._incumbents(history), rng)
-            drawn.append(good[0].nudged(steps, rng))  # of the objective, unless that factor is constant
-        x = history.candidates(np.concatenate(drawn))
+        x = history.candidates(np.concatenate([*self._drawn(history, acquisition.good, rng)]))
         if math.isfinite(history.space.size):
             x = x[history.is_new(x)]
         if not len(x):
             return rng.random(d)
-        # What is given does not count: far from the good points in it, their kernels say nothing of the rest.
-        free = x if history.given is None else np.where(np.isnan(history.given), x, np.nan)
-        return np.asarray(x[int(np.argmax(acquisition(free)))])
+        return np.asarray(x[int(np.argmax(acquisition(x, history.given)))])
+
+    def _drawn(self, history: History, good: Sequence[Parzen], rng: np.random.Generator) -> Iterator[Points]:
+        """Points to choose from."""
+        from fairway.models.neighbours import each_level  # noqa: PLC0415 - SciPy loads slowly
+
+        for density in good:
+            yield density.sample(self.candidates, rng)
+        if self.neighbours:
+            steps = each_level(history.space, self._incumbents(history), rng)
+            yield good[0].nudged(steps, rng)  # of the objective, unless that factor is constant
 
     def choose(self, history: History, candidates: Points, rng: np.random.Generator) -> int:
         acquisition = self._acquisition(history)
@@ -117,7 +118,7 @@ class TPE(Sampler):
             some = rng.choice(some, _MOST_RECORDED, replace=False)
         return int(some[np.argmax(acquisition(candidates[some]))])
 
-    def _acquisition(self, history: History) -> _Acquisition | None:
+    def _acquisition(self, history: History) -> Acquisition | None:
         """What proposals are ranked by; None at first, and while every factor is constant."""
         stopped = bool(history.partial.any())
         start = math.ceil(_SOONER * self.start) if stopped else self.start
@@ -130,7 +131,7 @@ class TPE(Sampler):
         axes, kernel = Axes(history.space), Kernel(self.bandwidth * wider, self.floor, self.stay, cell)
         good = [Parzen(axes, factor.good, kernel, ranked=self.ranked and factor.ranked) for factor in factors]
         bad = [Parzen(axes, factor.bad, kernel) for factor in factors]
-        return _Acquisition(axes, good, bad, [factor.gamma for factor in factors], self._log_ratio)
+        return Acquisition(axes, good, bad, [factor.gamma for factor in factors], self._log_ratio)
 
     def _log_ratio(self, log_ratio: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
         """The log of the relative density ratio, from the log of l / g."""
@@ -167,7 +168,7 @@ class TPE(Sampler):
 
 @dataclass(frozen=True)
 class CTPE(TPE):
-    """TPE under constraints: the default sampler. Identical to `TPE` if no constraint is ever violated.
+    """TPE under constraints. Identical to `TPE` if no constraint is ever violated.
 
     `relative` and `feasible_split` are modifications I and II of the paper; `naive` turns both off.
 
@@ -218,7 +219,7 @@ class CTPE(TPE):
         return history.x[history.top(_INCUMBENTS)]
 
 
-class _Acquisition:
+class Acquisition:
     """The log of the product over factors, at any points."""
 
     def __init__(
@@ -230,12 +231,19 @@ class _Acquisition:
         log_ratio: Callable[[NDArray[np.float64], float], NDArray[np.float64]],
     ) -> None:
         self.good = good
+        self.beside: Callable[[Points], NDArray[np.float64]] | None = None  # the log of one more factor
         self._axes, self._bad, self._gammas, self._log_ratio = axes, bad, gammas, log_ratio
 
-    def __call__(self, x: Points) -> NDArray[np.float64]:
-        cells, total = self._axes.one_hot(x), np.zeros(len(x))
+    def __call__(self, x: Points, given: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """The log (k,) at points (k, d).
+
+        A coordinate that is given does not count: far from the good points in it, kernels say nothing of the rest.
+        """
+        total = np.zeros(len(x)) if self.beside is None else self.beside(x)
+        x = x if given is None else np.where(np.isnan(given), x, np.nan)
+        cells = self._axes.one_hot(x)
         for good, bad, gamma in zip(self.good, self._bad, self._gammas, strict=True):
-            total += self._log_ratio(good.log_density(x, cells) - bad.log_density(x, cells), gamma)
+            total = total + self._log_ratio(good.log_density(x, cells) - bad.log_density(x, cells), gamma)
         return total
 
 
