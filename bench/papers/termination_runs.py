@@ -88,7 +88,7 @@ def _history(space: fw.Space, x: Array, loss: Array, noise: Array) -> History:
         step=np.ones(n, np.int64),
         reached=np.ones(n, np.int64),
         lowest=loss,
-        halfway=np.full(n, np.nan),
+        halfway=np.full((n, 2), np.nan),
         late=np.zeros((n, 0)),
         seconds=np.zeros(n),
         noise=noise,

@@ -15,7 +15,7 @@ _DECLARED = "declare the space in the study, as in fw.Study({{'x': {}}}, ...), a
 MODULE = {
     "create_study": "write fw.Study(space, fw.Maximize('auc')), with storage= and name= to keep it",
     "TrialPruned": "nothing is raised; the loop over trial.steps(n) ends by itself, or look at trial.stopped",
-    "TPESampler": "leave sampler out, which is fw.Compass(), or write fw.CTPE() or fw.TPE()",
+    "TPESampler": "leave sampler= out (the default is fw.Compass()), or write fw.CTPE() or fw.TPE()",
     "RandomSampler": "write sampler=fw.Random()",
     "MedianPruner": "write stopper=fw.Median(); the default is fw.Pilot()",
     "HyperbandPruner": "write stopper=fw.ASHA(); the default is fw.Pilot()",

@@ -34,7 +34,7 @@ class History:
     | `step` | (n,) | the step that the row describes |
     | `reached` | (n,) | the last step that was trained |
     | `lowest` | (n,) | the lowest loss of the trial at any step, whatever its constraints |
-    | `halfway` | (n,) | the lowest loss up to a half or a quarter of its training; NaN if unknown |
+    | `halfway` | (n, 2) | a step, about a half to a quarter of its training, and the lowest loss until then; or NaN |
     | `late` | (n, m) | the bounds of the least violating check in the later half of its training |
     | `seconds` | (n,) | the cost of the trial, checks included |
     | `noise`, `folds` | (n,) | the noise and the number of `Folds`; NaN and 1 for a plain number |
@@ -119,6 +119,7 @@ class History:
             lowest=np.where(violation == 0.0, loss, self.lowest),
             reached=np.where(violation > 0.0, 1, self.reached),
             late=self.late[:, kept],
+            halfway=np.full_like(self.halfway, np.nan),  # of a checkpoint that need not stand for it now
             derived=Derived(),
             fronts=self.fronts[:0],
         )
@@ -293,7 +294,11 @@ class Columns:
 
     def __init__(self, space: Space, problem: Problem, seed: int) -> None:
         self._space, self._problem, self._seed = space, problem, seed
-        shapes = {"x": (len(space),), **dict.fromkeys(("values", "bounds", "late"), (len(problem.constraints),))}
+        shapes = {
+            "x": (len(space),),
+            "halfway": (2,),
+            **dict.fromkeys(("values", "bounds", "late"), (len(problem.constraints),)),
+        }
         self._buffers: dict[str, NDArray[Any]] = {
             name: np.empty((64, *shapes.get(name, ())), kind) for kind, names in _KINDS.items() for name in names
         }
@@ -317,7 +322,7 @@ class Columns:
         peak: Checkpoint | None = None,
         late: Checkpoint | None = None,
         reached: int = 0,
-        halfway: float | None = None,
+        halfway: tuple[int, float] | None = None,
         front: Sequence[Checkpoint] = (),
     ) -> None:
         """Add a finished trial; a failed one has no checkpoint.
@@ -347,7 +352,7 @@ class Columns:
                 "step": checkpoint.step,
                 "reached": max(reached, checkpoint.step),
                 "lowest": sign * (peak or checkpoint).objective,
-                "halfway": np.nan if halfway is None else halfway,
+                "halfway": (np.nan, np.nan) if halfway is None else halfway,
                 "late": bounds if late is None or hidden else self._bounds(late.values, late.errors),
                 "noise": np.nan if checkpoint.noise is None else checkpoint.noise,
                 "folds": checkpoint.folds,

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
-from fairway.samplers.compass import _continued, _features, _improvement, _is_asked
+from fairway.report.view import View
+from fairway.samplers.compass import _capped, _continued, _improvement, _joins
 from fairway.testing import check_sampler
 
 SPACE = {"x": fw.Float(0.0, 1.0), "y": fw.Float(0.0, 1.0), "kind": fw.Choice(["a", "b", "c"])}
@@ -52,12 +53,11 @@ def test_after_100_trials_it_is_ctpe():
     np.testing.assert_array_equal(fw.Compass().propose(long, rng(0)), fw.CTPE().propose(long, rng(0)))
 
 
-def test_a_process_is_not_asked_in_a_space_of_many_features():
+def test_no_process_joins_in_a_space_of_many_features():
     history = searched(fw.CTPE(), 20).history
-    assert _features(history.space) == 5
-    assert _is_asked(history)
+    assert _joins(history)
     many = fw.Space({"kind": fw.Choice([f"option {i}" for i in range(100_000)])})
-    assert not _is_asked(replace(history, space=many))
+    assert not _joins(replace(history, space=many))
 
 
 def test_beside_stopping_it_finds_better_trials_than_ctpe():
@@ -75,52 +75,95 @@ def test_what_is_given_stays():
     assert (params["kind"], params["x"]) == ("a", 0.9)
 
 
-@pytest.mark.parametrize(
-    "losses", [[1.0] * 12, [1e300, -1e300] * 6, [0.0, *[1e-320] * 11]], ids=["equal", "huge", "tiny"]
-)
-def test_odd_losses_are_survived(losses):
-    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), stopper=fw.HalfAt(1), seed=0)
-    waiting = iter(losses)
+@pytest.mark.parametrize("begin", [1.0, 1e300, 1.7e308, -1e-320], ids=str)
+@pytest.mark.parametrize("end", [1.0, -1e300, -1.7e308, 0.0], ids=str)
+def test_odd_losses_are_survived(begin, end):
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), stopper=fw.HalfAt(4, after=2), seed=0)
 
     def train(trial):
-        level = next(waiting)
-        for _ in trial.steps(4):
-            trial.report(loss=level)
+        for step in trial.steps(8):
+            trial.report(loss=1.001 * max(begin, 1.0) if trial.number % 2 else end if step == 8 else begin)
 
-    study.optimize(train, trials=len(losses), progress=False)
+    study.optimize(train, trials=14, progress=False)
+    assert study.history.partial.any()
     assert 0.0 <= study.ask().params["x"] <= 1.0
+    assert np.isfinite(_continued(study.history)).all()
 
 
-def continued(study, losses_of):
+def test_bad_losses_are_capped_unless_the_best_is_common():
+    assert _capped(np.array([0.0, 1.0, 2.0, 9.0, 0.5])).tolist() == [0.0, 1.0, 2.0, 3.0, 0.5]
+    assert _capped(np.array([0.0, 0.0, 0.0, 1.0])).tolist() == [0.0, 0.0, 0.0, 1.0]
+
+
+def continued(study, reported):
     """The definition of `_continued`, from whole curves and in loops."""
-    history, low = study.history, {}
-    for row, number in enumerate(history.number):
-        curve = [losses_of(study.trials[number].params, step) for step in range(1, history.reached[row] + 1)]
-        low[row] = np.minimum.accumulate(curve)
-    octave = {row: int(np.log2(len(curve))) for row, curve in low.items()}
+    history, curves = study.history, []
+    for number, reached in zip(history.number, history.reached, strict=True):
+        steps = [step for step in reported if step <= reached]
+        curves.append({step: loss_of(study.trials[number].params, step) for step in steps})
+    octaves = [int(np.log2(max(curve))) for curve in curves]
     slopes = {}
-    for each in set(octave.values()):
-        early = 2 ** (each - 1) - 1
-        if each > 1:
-            falls = [(c[-1] - c[early - 1]) / np.log2(len(c) / early) for r, c in low.items() if octave[r] == each]
+    for each in set(octaves):
+        falls = []
+        for octave, curve in zip(octaves, curves, strict=True):
+            early = [step for step in curve if int(np.log2(step)) < octave - 1]
+            if octave == each and early:
+                fall = min(curve.values()) - min(curve[step] for step in early)
+                falls.append(fall / np.log2(max(curve) / max(early)))
+        if falls:
             slopes[each] = np.median(falls)
 
     def change(a, b):
-        if a >= b:
+        if a >= b or not slopes:
             return 0.0
-        here = int(a)
-        slope = slopes[min(sorted(slopes), key=lambda each: abs(each - here - 1))]
-        end = min(here + 1, b)
+        slope = slopes[min(sorted(slopes), key=lambda each: abs(each - int(a) - 1))]
+        end = min(int(a) + 1, b)
         return slope * (end - a) + change(end, b)
 
-    longest = np.log2(max(len(curve) for curve in low.values()))
-    return [low[row][-1] + change(np.log2(len(low[row])), longest) for row in range(len(history))]
+    longest = np.log2(max(max(curve) for curve in curves))
+    return [min(curve.values()) + change(np.log2(max(curve)), longest) for curve in curves]
 
 
-@given(seed=st.integers(0, 2**16), steps=st.integers(4, 40))
-def test_losses_are_continued_by_the_falls_of_those_that_went_further(seed, steps):
-    study = searched(fw.Random(), 12, seed=seed, steps=steps)
-    np.testing.assert_allclose(_continued(study.history), continued(study, loss_of))
+@given(seed=st.integers(0, 2**16), reported=st.sets(st.integers(1, 60), min_size=3, max_size=30).map(sorted))
+def test_losses_are_continued_by_the_falls_of_those_that_went_further(seed, reported):
+    study = fw.Study(SPACE, fw.Minimize("loss"), sampler=fw.Random(), seed=seed)
+
+    def train(trial):
+        for step in reported:
+            if trial.report(step=step, loss=loss_of(trial.params, step)):
+                break
+
+    study.optimize(train, trials=12, progress=False)
+    np.testing.assert_allclose(_continued(study.history), continued(study, reported))
+
+
+def test_where_metrics_are_tracked_losses_are_not_continued():
+    """A checkpoint that is best under a trial's aim need not be the last one."""
+    study = fw.Study(
+        {"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), [fw.Track("ms")], stopper=fw.HalfAt(4, after=2), seed=0
+    )
+
+    def train(trial):
+        for step in trial.steps(32):
+            trial.report(loss=trial.params["x"] + 1 / step, ms=step * trial.params["x"])
+
+    study.optimize(train, trials=12, progress=False)
+    history = study.history.aimed({"ms": 2.0})
+    np.testing.assert_array_equal(_continued(history), history.lowest)
+
+
+def test_readers_know_a_loss_of_0_halfway(tmp_path):
+    url = f"sqlite:///{tmp_path}/study.db"
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("acc"), stopper=fw.Never(), storage=url, name="a", seed=0)
+
+    def train(trial):
+        for step in trial.steps(16):
+            trial.report(acc=0.0 if step < 8 else trial.params["x"])
+
+    study.optimize(train, trials=3, progress=False)
+    read = View.read(url, "a").ledger.history().halfway
+    np.testing.assert_array_equal(read, study.history.halfway)
+    assert read.tolist() == [[7.0, 0.0]] * 3
 
 
 def test_without_a_longer_trial_losses_stay():

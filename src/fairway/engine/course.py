@@ -39,8 +39,8 @@ class Course:
     peak: Checkpoint | None = None  # the one with the best objective, whatever its constraints
     late: Checkpoint | None = None  # the least violating check in the later half of its training
     by_octave: Mapping[int, Checkpoint] = field(default_factory=dict)  # the same among steps 1, 2 to 3, 4 to 7, ...
-    lows: Mapping[int, float] = field(default_factory=dict)  # the lowest loss, by the same octaves
-    halfway: float | None = None  # the lowest loss of all octaves but the last two
+    lows: Mapping[int, tuple[int, float]] = field(default_factory=dict)  # by octave: its last step, its lowest loss
+    halfway: tuple[int, float] | None = None  # the same of all octaves but the last two
     means: Mapping[int, float] = field(default_factory=dict)  # the objective after so many folds, with others to come
     notes: Mapping[str, Any] = field(default_factory=dict)
     total: int | None = None
@@ -94,7 +94,7 @@ def with_reports(problem: Problem, course: Course, batch: Reported) -> dict[str,
     return {
         "by_octave": by_octave,
         "lows": lows,
-        "halfway": min((loss for octave, loss in lows.items() if octave < max(lows) - 1), default=None),
+        "halfway": _halfway(lows),
         "late": late,
         "front": _front(problem, [*course.front, *_checked(fit)]) if problem.tracked else (),
         "checkpoint": best,
@@ -112,13 +112,20 @@ def _first(known: Checkpoint | None, new: Checkpoint, key: Callable[[Checkpoint]
     return new if known is None else min(known, new, key=key)
 
 
-def _lows(problem: Problem, known: Mapping[int, float], batch: Reported) -> dict[int, float]:
-    """The lowest loss among steps 1, 2 to 3, 4 to 7, ..., once a batch of reports is added."""
+def _lows(problem: Problem, known: Mapping[int, tuple[int, float]], batch: Reported) -> dict[int, tuple[int, float]]:
+    """The last step and the lowest loss among steps 1, 2 to 3, 4 to 7, ..., once a batch of reports is added."""
     lows, sign, provisional = dict(known), problem.objective.sign, batch.provisional.tolist()
     for step, objective, some in zip(batch.step.tolist(), batch.objective.tolist(), provisional, strict=True):
-        if not some and sign * objective < lows.get(octave := step.bit_length(), math.inf):
-            lows[octave] = sign * objective
+        if not some:
+            last, lowest = lows.get(step.bit_length(), (0, math.inf))
+            lows[step.bit_length()] = max(last, step), min(lowest, sign * objective)
     return lows
+
+
+def _halfway(lows: Mapping[int, tuple[int, float]]) -> tuple[int, float] | None:
+    """The last step before the last two octaves, and the lowest loss until then; None if nothing was reported there."""
+    before = [low for octave, low in lows.items() if octave < max(lows) - 1]
+    return (max(step for step, _ in before), min(loss for _, loss in before)) if before else None
 
 
 def _spent(batch: Reported) -> dict[str, int]:

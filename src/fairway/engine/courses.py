@@ -24,7 +24,9 @@ NAMES = tuple(item.name for item in fields(Course))
 """What is kept of a trial, in this order."""
 
 _CHECKPOINTS = tuple(NAMES.index(name) for name in ("checkpoint", "peak", "late"))
-_OCTAVES, _LOWS, _MEANS, _FRONT = (NAMES.index(name) for name in ("by_octave", "lows", "means", "front"))
+_OCTAVES, _LOWS, _HALFWAY, _MEANS, _FRONT = (
+    NAMES.index(name) for name in ("by_octave", "lows", "halfway", "means", "front")
+)
 
 
 Block = list[Course] | bytes | Callable[[], bytes]
@@ -151,7 +153,9 @@ def from_json(row: list[Any]) -> Course:
     for i in _CHECKPOINTS:
         row[i] = row[_CHECKPOINTS[0]] if row[i] == 0 else row[i] and checkpoint(row[i])
     row[_OCTAVES] = {octave: checkpoint(one) for octave, one in row[_OCTAVES]}
-    row[_LOWS], row[_MEANS] = dict(row[_LOWS]), dict(row[_MEANS])
+    row[_LOWS] = {octave: tuple(low) for octave, low in row[_LOWS]}
+    row[_HALFWAY] = row[_HALFWAY] and tuple(row[_HALFWAY])
+    row[_MEANS] = dict(row[_MEANS])
     row[_FRONT] = tuple(checkpoint(one) for one in row[_FRONT])
     return Course(*row)
 

@@ -24,7 +24,7 @@ from fairway.samplers.initial import Design, initial_point
 from fairway.samplers.sampler import Sampler
 
 if TYPE_CHECKING:
-    from fairway.models.gaussian_process import Features
+    from fairway.models.gaussian_process import Features, GaussianProcess
     from fairway.models.search import Term
 
 Array = NDArray[np.float64]
@@ -96,20 +96,16 @@ class GP(Sampler):
 
     def _terms(self, features: Features, history: History, rows: NDArray[np.intp]) -> list[Term]:
         from fairway.models import acquisition as functions  # noqa: PLC0415
-        from fairway.models.gaussian_process import fit  # noqa: PLC0415
         from fairway.models.search import Term  # noqa: PLC0415
         from fairway.models.transform import Transform, likeliest  # noqa: PLC0415
 
-        z, pending = features(history.x[rows]), features(history.pending)
+        z = features(history.x[rows])
         terms = []
         feasible = history.feasible[rows]
         if feasible.any():
             loss = self._imputed(history, rows)
             move = likeliest(features, z, loss) if self.transform else Transform(loss)
-            process = fit(features, z, move(loss), warp=self.warp)
-            best = float(process.predict(z[feasible])[0].min())
-            if len(pending):
-                process = process.joined_by(pending)
+            process, best = objective_process(features, history, rows, move(loss), feasible, warp=self.warp)
             value: dict[str, Callable[[Array, Array], tuple[Array, Array, Array]]] = {
                 "ei": partial(functions.log_expected_improvement, best=best),
                 "pi": partial(functions.log_probability_below, limit=best),
@@ -125,6 +121,24 @@ class GP(Sampler):
             stopped[np.argmin(np.where(history.feasible[rows], loss, np.inf))] = False
             loss[stopped] = median
         return loss
+
+
+def objective_process(
+    features: Features,
+    history: History,
+    rows: NDArray[np.intp],
+    y: Array,
+    feasible: NDArray[np.bool_],
+    *,
+    warp: bool = False,
+) -> tuple[GaussianProcess, float]:
+    """The process of losses y at some rows, joined by the running trials, and its lowest mean at the feasible rows."""
+    from fairway.models.gaussian_process import fit  # noqa: PLC0415 - SciPy loads slowly
+
+    z, pending = features(history.x[rows]), features(history.pending)
+    process = fit(features, z, y, warp=warp)
+    best = float(process.predict(z[feasible])[0].min())
+    return process.joined_by(pending) if len(pending) else process, best
 
 
 def limit_terms(features: Features, history: History, rows: NDArray[np.intp], *, warp: bool = False) -> Iterator[Term]:

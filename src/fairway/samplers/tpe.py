@@ -118,7 +118,7 @@ class TPE(Sampler):
             some = rng.choice(some, _MOST_RECORDED, replace=False)
         return int(some[np.argmax(acquisition(candidates[some]))])
 
-    def _acquisition(self, history: History) -> Acquisition | None:
+    def _acquisition(self, history: History) -> _Acquisition | None:
         """What proposals are ranked by; None at first, and while every factor is constant."""
         stopped = bool(history.partial.any())
         start = math.ceil(_SOONER * self.start) if stopped else self.start
@@ -131,7 +131,12 @@ class TPE(Sampler):
         axes, kernel = Axes(history.space), Kernel(self.bandwidth * wider, self.floor, self.stay, cell)
         good = [Parzen(axes, factor.good, kernel, ranked=self.ranked and factor.ranked) for factor in factors]
         bad = [Parzen(axes, factor.bad, kernel) for factor in factors]
-        return Acquisition(axes, good, bad, [factor.gamma for factor in factors], self._log_ratio)
+        return _Acquisition(axes, good, bad, [factor.gamma for factor in factors], self._log_ratio, self._more(history))
+
+    def _more(self, history: History) -> Callable[[Points], NDArray[np.float64]] | None:
+        """The log of one more factor (k,), as a function of points (k, d); here there is none."""
+        del history
+        return None
 
     def _log_ratio(self, log_ratio: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
         """The log of the relative density ratio, from the log of l / g."""
@@ -219,7 +224,7 @@ class CTPE(TPE):
         return history.x[history.top(_INCUMBENTS)]
 
 
-class Acquisition:
+class _Acquisition:
     """The log of the product over factors, at any points."""
 
     def __init__(
@@ -229,9 +234,10 @@ class Acquisition:
         bad: Sequence[Parzen],
         gammas: Sequence[float],
         log_ratio: Callable[[NDArray[np.float64], float], NDArray[np.float64]],
+        more: Callable[[Points], NDArray[np.float64]] | None,
     ) -> None:
         self.good = good
-        self.beside: Callable[[Points], NDArray[np.float64]] | None = None  # the log of one more factor
+        self._more = more
         self._axes, self._bad, self._gammas, self._log_ratio = axes, bad, gammas, log_ratio
 
     def __call__(self, x: Points, given: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
@@ -239,7 +245,7 @@ class Acquisition:
 
         A coordinate that is given does not count: far from the good points in it, kernels say nothing of the rest.
         """
-        total = np.zeros(len(x)) if self.beside is None else self.beside(x)
+        total = np.zeros(len(x)) if self._more is None else self._more(x)
         x = x if given is None else np.where(np.isnan(given), x, np.nan)
         cells = self._axes.one_hot(x)
         for good, bad, gamma in zip(self.good, self._bad, self._gammas, strict=True):

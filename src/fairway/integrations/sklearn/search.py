@@ -77,7 +77,7 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
     scorer in `scorers`, called as scorer(estimator, X, y), or given by name ("recall"). Folds are steps: a hopeless
     configuration is stopped after a few, and constraints are scored only when that is worth its cost. The search ends
     after `trials` configurations or `timeout` seconds; with `terminator="cv"` (that is, `RegretBound("cv")`) also when
-    the possible gain is below the noise of cross-validation. By default the sampler is `Compass`, and the stopper is `ACE`
+    the possible gain is below the noise of cross-validation. By default the sampler is `Compass`, the stopper `ACE`
     with a terminator, `Pilot` without. So many `workers` train a configuration each, in processes of their own; that is
     called n_jobs elsewhere; `progress=False` prints no progress. The whole search is in `study_`; after Ctrl-C, which
     is raised, `study_`, `cv_results_` and `best_params_` have what was found so far. With a `storage`, such as
