@@ -1,6 +1,7 @@
-"""One proposal, milliseconds of CPU: c-TPE and Compass against Optuna's TPE, GP against Optuna's GPSampler.
+"""One proposal, milliseconds of CPU: c-TPE against Optuna's TPE, Compass and GP against Optuna's GPSampler.
 
-Eight mixed dimensions, two constraints; for Compass, every other trial was stopped early. Peers and we take turns on the same trials; ratios are medians over the turns.
+Eight mixed dimensions, two constraints; for Compass, every other trial was stopped early. Peers and we take turns on
+the same trials; ratios are medians over the turns.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def main() -> None:
     for n, limits, ours, peer, name, bar in (
         (1000, 2, fw.CTPE(), "TPESampler", "c-TPE, Optuna's TPE, 2 constraints", 10),
         (10000, 2, fw.CTPE(), "TPESampler", "c-TPE, Optuna's TPE, 2 constraints", 10),
-        (20, 2, fw.Compass(), "TPESampler", "Compass, Optuna's TPE, 2 constraints", 1),
-        (100, 2, fw.Compass(), "TPESampler", "Compass, Optuna's TPE, 2 constraints", 1),
+        (20, 2, fw.Compass(), "GPSampler", "Compass, Optuna's GP, 2 constraints", 3),
+        (100, 2, fw.Compass(), "GPSampler", "Compass, Optuna's GP, 2 constraints", 3),
         (200, 0, fw.GP(), "GPSampler", "GP, Optuna's GP, no constraint", 2),
         (200, 2, fw.GP(), "GPSampler", "GP, Optuna's GP, 2 constraints", 3),
     ):
