@@ -15,7 +15,7 @@ import pytest
 import fairway as fw
 from fairway.evidence import Mean
 from fairway.runners import progress
-from fairway.runners.progress import describe
+from fairway.runners.progress import describe, paced
 from tests.conftest import flush, run_curves
 
 SCRIPT = """
@@ -212,3 +212,12 @@ study.optimize(lambda trial: os.kill(os.getpid(), signal.SIGKILL) if trial.numbe
     study.optimize(lambda trial: 0.5, trials=5)
     assert study.counts["failed"] == 1
     assert capfd.readouterr().err.splitlines()[-1].startswith("5/5 trials in ")
+
+
+def test_lines_that_come_fast_are_told_every_ten_seconds(monkeypatch):
+    now, told = 100.0, []
+    monkeypatch.setattr("fairway.runners.progress.time.monotonic", lambda: now)
+    tell = paced(told.append)
+    for now, line in [(100.0, "first"), (101.0, "soon"), (109.9, "still"), (110.0, "second"), (300.0, "third")]:  # noqa: B007
+        tell(line)
+    assert told == ["first", "second", "third"]

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
+from fairway.engine.identity import build, plain
 from fairway.report.view import View
 from fairway.samplers.compass import _capped, _continued, _improvement, _joins
 from fairway.testing import check_sampler
@@ -33,6 +34,11 @@ def searched(sampler, trials, *, steps=32, seed=0, limits=(), stopper=None):
 
 def test_it_conforms():
     check_sampler(fw.Compass())
+
+
+def test_inside_a_blend_it_comes_back_from_json():
+    blend = fw.Blend(around=fw.Compass(start=7))
+    assert build(plain(blend)) == blend
 
 
 def test_it_is_the_default():

@@ -117,8 +117,9 @@ def _lows(problem: Problem, known: Mapping[int, tuple[int, float]], batch: Repor
     lows, sign, provisional = dict(known), problem.objective.sign, batch.provisional.tolist()
     for step, objective, some in zip(batch.step.tolist(), batch.objective.tolist(), provisional, strict=True):
         if not some:
-            last, lowest = lows.get(step.bit_length(), (0, math.inf))
-            lows[step.bit_length()] = max(last, step), min(lowest, sign * objective)
+            octave = step.bit_length()
+            last, lowest = lows.get(octave, (0, math.inf))
+            lows[octave] = max(last, step), min(lowest, sign * objective)
     return lows
 
 

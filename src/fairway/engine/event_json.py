@@ -77,11 +77,11 @@ def from_json(data: Mapping[str, Any]) -> Event:
             content |= {name: _checkpoint(*content[name]) for name in given}
         if kind is Remeasured:
             content |= {name: _numbers(content[name]) for name in ("values", "errors")}
-        if kind is Told and content.get("halfway") is not None:
-            step, loss = content["halfway"]
-            content["halfway"] = int(step), float(loss)
         if kind is Told:
             content["means"] = {int(folds): float(mean) for folds, mean in content.get("means", {}).items()}
+            if content.get("halfway") is not None:
+                step, loss = content["halfway"]
+                content["halfway"] = int(step), float(loss)
         if kind is Judged:
             content |= {name: float(content[name]) for name in ("value", "threshold")}
             content |= {name: int(content[name]) for name in ("worker", "finished")}

@@ -140,9 +140,7 @@ class Told:
     notes: Mapping[str, Any] = field(default_factory=dict)
     traceback: str = ""  # where the user's code raised, a line for each frame; empty in older logs
     limits: int = 0  # changes of the limits before those that `checkpoint` and `late` were judged by
-    halfway: tuple[int, float] | None = (
-        None  # the last step before its last two octaves, and the lowest loss until then
-    )
+    halfway: tuple[int, float] | None = None  # the last step before its last two octaves; the lowest loss until then
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from fairway.evidence import Decisions, Evidence
 from fairway.feasibility import Checkpoint
 from fairway.fresh import FreshRows
 from fairway.runners.models import Training
-from fairway.runners.progress import say
+from fairway.runners.progress import paced, say
 from fairway.runners.survey import plan_survey
 
 Evaluate = Callable[[Any], Evidence | Mapping[str, Evidence]]
@@ -73,6 +73,7 @@ class Certifier:
         self._hashes = None if rows is None else hashing.hashes(rows)
         flag(progress, "progress")
         self._say = say if progress else lambda line: None  # noqa: ARG005
+        self._say_now_and_then = paced(self._say)
         self._trained: dict[int, Training] = {}
         self.number = -1  # of the certification, once it is over
 
@@ -203,7 +204,7 @@ class Certifier:
         """Train the most promising trials again, and measure their limits on the way, on the judging rows."""
         plan, problem = plan_survey(self._owner, self._level), self._owner.problem
         for i, (last, steps) in enumerate(plan):
-            self._say(f"measuring trial {last.number} on the judging rows, {i + 1} of {len(plan)}")
+            self._say_now_and_then(f"measuring trial {last.number} on the judging rows, {i + 1} of {len(plan)}")
             seed = self._owner.seed_of(last.number)
             training = Training(last, seed, problem, train, steps)
             self._trained[last.number] = training
@@ -231,7 +232,7 @@ class Certifier:
         """Test one candidate and write down what the fresh rows say of it; returns the model."""
         candidate, problem = certification.candidates[place], self._ledger.certified_limits(certification)
         which = f"trial {candidate.number}, step {candidate.step}"
-        self._say(f"testing {which}: candidate {place + 1} of {len(certification.candidates)}")
+        self._say_now_and_then(f"testing {which}: candidate {place + 1} of {len(certification.candidates)}")
         try:
             model = self._model(candidate)
         except Exception as error:

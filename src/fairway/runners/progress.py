@@ -78,6 +78,19 @@ def say(line: str) -> None:
             sys.stderr.flush()
 
 
+def paced(tell: Callable[[str], None]) -> Callable[[str], None]:
+    """The same for lines that may come fast: all within ten seconds of one that was told are left out."""
+    due = -math.inf
+
+    def sometimes(line: str) -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + _PLAIN_SECONDS
+            tell(line)
+
+    return sometimes
+
+
 def _log(line: str) -> None:
     logger.info("%s", line)
 

@@ -13,10 +13,10 @@ from dataclasses import KW_ONLY, dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fairway import registry
 from fairway.checks import checked, positive, whole
 from fairway.history import History
 from fairway.parameters import Value
-from fairway.samplers.compass import Compass
 from fairway.samplers.sampler import Sampler
 from fairway.samplers.tpe import CTPE
 
@@ -48,8 +48,9 @@ class Blend(Sampler):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.around, Mapping):  # from JSON
-            kind = Compass if self.around.get("kind") == "Compass" else CTPE
-            object.__setattr__(self, "around", kind(**{k: v for k, v in self.around.items() if k != "kind"}))
+            settings = dict(self.around)
+            kind = registry.kind(settings.pop("kind", CTPE.__name__)) or CTPE
+            object.__setattr__(self, "around", kind(**settings))
 
     def propose(self, history: History, rng: np.random.Generator) -> Array:
         if not len(history) and not len(history.pending) and self.start_at is not None:

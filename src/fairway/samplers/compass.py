@@ -15,6 +15,7 @@ c-TPE.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -54,15 +55,11 @@ class Compass(CTPE):
     """
 
     def propose(self, history: History, rng: np.random.Generator) -> Points:
-        if not _joins(history):
-            return super().propose(history, rng)
-        with one_thread():
+        with _threads(history):
             return super().propose(history, rng)
 
     def choose(self, history: History, candidates: Points, rng: np.random.Generator) -> int:
-        if not _joins(history):
-            return super().choose(history, candidates, rng)
-        with one_thread():
+        with _threads(history):
             return super().choose(history, candidates, rng)
 
     def _more(self, history: History) -> Callable[[Points], NDArray[np.float64]] | None:
@@ -81,6 +78,11 @@ def _joins(history: History) -> bool:
     from fairway.models.gaussian_process import Features  # noqa: PLC0415 - SciPy loads slowly, and before `one_thread`
 
     return len(Features(history.space).of) <= _FEATURES
+
+
+def _threads(history: History) -> AbstractContextManager[None]:
+    """One thread for linear algebra where there is any."""
+    return one_thread() if _joins(history) else nullcontext()
 
 
 def _improvement(history: History) -> Callable[[Points], NDArray[np.float64]] | None:
