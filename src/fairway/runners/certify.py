@@ -73,7 +73,7 @@ class Certifier:
         self._hashes = None if rows is None else hashing.hashes(rows)
         flag(progress, "progress")
         self._say = say if progress else lambda line: None  # noqa: ARG005
-        self._say_now_and_then = paced(self._say)
+        self._say_measuring, self._say_testing = paced(self._say), paced(self._say)
         self._trained: dict[int, Training] = {}
         self.number = -1  # of the certification, once it is over
 
@@ -204,7 +204,7 @@ class Certifier:
         """Train the most promising trials again, and measure their limits on the way, on the judging rows."""
         plan, problem = plan_survey(self._owner, self._level), self._owner.problem
         for i, (last, steps) in enumerate(plan):
-            self._say_now_and_then(f"measuring trial {last.number} on the judging rows, {i + 1} of {len(plan)}")
+            self._say_measuring(f"measuring trial {last.number} on the judging rows, {i + 1} of {len(plan)}")
             seed = self._owner.seed_of(last.number)
             training = Training(last, seed, problem, train, steps)
             self._trained[last.number] = training
@@ -232,7 +232,7 @@ class Certifier:
         """Test one candidate and write down what the fresh rows say of it; returns the model."""
         candidate, problem = certification.candidates[place], self._ledger.certified_limits(certification)
         which = f"trial {candidate.number}, step {candidate.step}"
-        self._say_now_and_then(f"testing {which}: candidate {place + 1} of {len(certification.candidates)}")
+        self._say_testing(f"testing {which}: candidate {place + 1} of {len(certification.candidates)}")
         try:
             model = self._model(candidate)
         except Exception as error:
