@@ -15,7 +15,7 @@ import sqlalchemy as sa
 import fairway as fw
 from fairway.cli import main
 from fairway.engine.event_json import from_json
-from fairway.engine.events import Asked, Carried, Ended, Enqueued, LimitsChanged, Opened, Reported, Told
+from fairway.engine.events import Asked, Carried, Ended, Enqueued, LimitsChanged, Noted, Opened, Reported, Told
 from fairway.report.view import View
 from fairway.storage import chain
 from fairway.storage.inspection import inspect
@@ -363,5 +363,5 @@ def test_appending_asks_for_nothing_more_than_before(tmp_path):
     trace = lambda connection, *_: connection.set_trace_callback(statements.append)
     sa.event.listen(study.log._access.engine, "checkout", trace)
     study.log._access._cursors.close()  # so that the next one is checked out
-    study.log.append([Ended("one", 0.0)])
-    assert [statement.split()[0] for statement in statements] == ["PRAGMA", "BEGIN", "UPDATE", "INSERT", "COMMIT"]
+    study.log.append([Noted(None, {"one": 1}, 0.0)])
+    assert [statement.split()[0] for statement in statements] == ["BEGIN", "UPDATE", "INSERT", "COMMIT"]

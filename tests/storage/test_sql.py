@@ -12,6 +12,7 @@ import sqlalchemy as sa
 import fairway as fw
 from fairway.engine.events import Asked, Ended, Reported
 from fairway.engine.verify import verify
+from fairway.storage.access import THROUGH_SECONDS
 from fairway.storage.schema import VERSION
 from fairway.storage.sql import Database
 from tests import faults
@@ -135,9 +136,11 @@ def test_a_worker_shows_that_it_lives(url, monkeypatch):
     assert study.log.leases.lost([0]) == set()
 
 
-def test_a_tell_is_written_through_to_the_disk_and_a_report_is_not(tmp_path):
+def test_a_tell_is_written_through_to_the_disk_but_not_the_next_in_the_same_moment(tmp_path, monkeypatch):
     study = open_study(f"sqlite:///{tmp_path / 'study.db'}")
     written = []
+    now = time.monotonic() + 100.0
+    monkeypatch.setattr("fairway.storage.access.time.monotonic", lambda: now)
 
     def watch(connection, *_):
         mode = {1: "NORMAL", 2: "FULL"}
@@ -157,6 +160,16 @@ def test_a_tell_is_written_through_to_the_disk_and_a_report_is_not(tmp_path):
     study.owner.journal.drain(trial.driver.batch)
     study.tell(trial)
     assert written == ["NORMAL", "NORMAL", "FULL"]  # asked, reported, told
+    other, third = study.ask(), study.ask()
+    written.clear()
+    now += 0.9 * THROUGH_SECONDS
+    study.tell(other, auc=0.5, eod=0.1)
+    assert {*written} == {"NORMAL"}
+    now += 0.2 * THROUGH_SECONDS
+    study.tell(third, auc=0.5, eod=0.1)
+    assert written[-1] == "FULL"
+    study.owner.end("enough")  # whatever was told a moment ago
+    assert written[-1] == "FULL"
     with study.log._access.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
 

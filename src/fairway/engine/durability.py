@@ -1,6 +1,6 @@
 """When reports reach the log and other workers: every interval in one place, and the thread that keeps to them.
 
-`tell` is durable when it returns, and takes the trial's waiting rows with it. Before that, rows wait in a batch:
+`tell` survives a kill when it returns, and takes the trial's waiting rows with it. Before that, rows wait in a batch:
 
 - A report that comes `REPORT_NS` after its batch was last drained drains it.
 - Where others may write to the log too, a thread looks every `PULSE_SECONDS`: it drains what has waited for `WAIT_NS`

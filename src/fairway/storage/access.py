@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sqlite3
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +38,12 @@ from fairway.storage.statements import Cursors
 BUSY_MS = 15_000
 """How long a writer waits for SQLite's lock before it gives up; a beat that waits so long still keeps the lease."""
 
+THROUGH_SECONDS = 0.05
+"""How often commits are written through to the disk, at most, so that they survive a loss of power; those in between
+go with the next one. A disk takes longer over that than SQLite over the rest of a commit."""
+
+_WRITE = ("BEGIN IMMEDIATE",), ()  # what SQLite is told before a transaction and after it
+_WRITE_THROUGH = ("PRAGMA synchronous=FULL", "BEGIN IMMEDIATE"), ("PRAGMA synchronous=NORMAL",)
 _TIMEOUTS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}  # a server that does not answer: seconds, milliseconds
 _EXPECTED = "sqlite:///file.db or postgresql://user@host/database is expected"
 
@@ -99,6 +107,7 @@ class Access:
         weakref.finalize(self, _close, self._cursors, self.engine)  # with the last study that uses them
         self.file = path_of(parsed)
         self._presence: Presence | None = None  # once it is opened
+        self._through = -math.inf  # when a commit was last written through to the disk
         if self.file is not None:
             if reading and not self.file.is_file():
                 raise UsageError(f"{self.shown}: there is no such file")
@@ -180,12 +189,19 @@ class Access:
             yield cursor
 
     @contextmanager
-    def adding(self, *, durable: bool) -> Iterator[DBAPICursor]:
-        """A cursor for `Statement`s that write, in a transaction as `writing` makes it."""
+    def adding(self, *, durable: bool, at_once: bool = False) -> Iterator[DBAPICursor]:
+        """A cursor for `Statement`s that write, in a transaction that survives a kill.
+
+        One that is `durable` survives the loss of power too, once it or a later one is written through to the disk.
+        """
         self._look()
-        begin = _begin_to_write("FULL" if durable else "NORMAL") if self.is_sqlite else ()
-        with self.talking("written"), self._cursors.open(begin) as cursor:
+        now = time.monotonic()
+        through = at_once or (durable and now >= self._through + THROUGH_SECONDS)
+        begin, after = (_WRITE_THROUGH if through else _WRITE) if self.is_sqlite else ((), ())
+        with self.talking("written"), self._cursors.open(begin, after) as cursor:
             yield cursor
+        if through:
+            self._through = now
         self._look()
 
     @contextmanager
@@ -196,12 +212,11 @@ class Access:
             yield connection.execution_options(**how)
 
     @contextmanager
-    def writing(self, *, durable: bool = False) -> Iterator[sa.Connection]:
-        """A transaction that survives a kill, and the loss of power too if it must be durable."""
+    def writing(self) -> Iterator[sa.Connection]:
+        """A transaction that survives a kill."""
         self._look()
         with self.talking("written"), self.engine.connect() as connection:
-            if self.is_sqlite:
-                connection.info["synchronous"] = "FULL" if durable else "NORMAL"
+            connection.info["writes"] = True
             with connection.begin():
                 yield connection
         self._look()  # what went into a deleted file is not written
@@ -269,10 +284,4 @@ def _read_postgres(connection: Any, record: Any) -> None:
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    wanted = connection.info.pop("synchronous", None)
-    for text in ("BEGIN",) if wanted is None else _begin_to_write(wanted):
-        connection.exec_driver_sql(text)
-
-
-def _begin_to_write(synchronous: str) -> tuple[str, ...]:
-    return f"PRAGMA synchronous={synchronous}", "BEGIN IMMEDIATE"
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.info.pop("writes", False) else "BEGIN")

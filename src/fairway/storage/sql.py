@@ -18,7 +18,7 @@ from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from fairway.engine.event_json import to_text
-from fairway.engine.events import Event, Reported, Told, claim
+from fairway.engine.events import Ended, Event, Reported, Told, claim
 from fairway.errors import StorageError, UsageError
 from fairway.storage import chain, schema, snapshots
 from fairway.storage.access import BUSY_MS, Access, public
@@ -238,7 +238,7 @@ class SqlLog:
         self._length = sa.select(length, from_there, last).where(schema.study.c.id == study)
 
     def append(self, events: Sequence[Event]) -> int | None:
-        durable = any(isinstance(event, Told) for event in events)
+        kinds = {type(event) for event in events}
         rows: list[dict[str, Any]] = [
             {
                 "study": self.study,
@@ -250,7 +250,7 @@ class SqlLog:
             for event in events
         ]
         try:
-            with self._access.adding(durable=durable) as cursor:
+            with self._access.adding(durable=Told in kinds, at_once=Ended in kinds) as cursor:
                 found = self._lengthen.run(cursor, {"more": len(rows)}).fetchall()
                 if not found:
                     raise StorageError("the study was deleted while it ran; what it told is gone with it")

@@ -56,8 +56,11 @@ class Cursors:
         self._free: list[PoolProxiedConnection] = []  # connections that nobody uses now
 
     @contextmanager
-    def open(self, begin: Sequence[str] = ()) -> Iterator[DBAPICursor]:
-        """A cursor in a transaction, which begins with some statements; a block that fails is rolled back."""
+    def open(self, begin: Sequence[str] = (), after: Sequence[str] = ()) -> Iterator[DBAPICursor]:
+        """A cursor in a transaction that begins with some statements; a block that fails is rolled back.
+
+        Others come after it, if its connection is kept.
+        """
         dialect, pooled, cursor = self._engine.dialect, None, None
         try:
             try:
@@ -70,6 +73,8 @@ class Cursors:
             yield cursor
             pooled.commit()
             if self._keep:
+                for text in after:
+                    cursor.execute(text)
                 self._free.append(pooled)
                 pooled = None
         except dialect.loaded_dbapi.Error as error:
