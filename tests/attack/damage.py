@@ -242,11 +242,7 @@ def rows(draw):
             elif how == "study":
                 connection.execute(f"{event} study = 3 - study, position = position + 500 WHERE rowid = ?", (a,))
             elif how == "swap":
-                place = "SELECT study, position FROM fairway_event WHERE rowid = ?"
-                at = [connection.execute(place, (rowid,)).fetchone() for rowid in (a, b)]
-                connection.execute(f"{event} position = -1 WHERE rowid = ?", (a,))
-                for rowid, (study, position) in ((b, at[0]), (a, at[1])):
-                    connection.execute(f"{event} study = ?, position = ? WHERE rowid = ?", (study, position, rowid))
+                swap(connection, a, b)
             else:
                 bodies_ = [
                     connection.execute("SELECT body FROM fairway_event WHERE rowid = ?", (rowid,)).fetchone()[0]
@@ -256,6 +252,15 @@ def rows(draw):
                     connection.execute(f"{event} body = ? WHERE rowid = ?", (body, rowid))
 
     return Mutation(f"{how} {table} rows {one} and {other}", apply)
+
+
+def swap(connection, a, b):
+    """Let two events, by their rowid, change places."""
+    place = "SELECT study, position FROM fairway_event WHERE rowid = ?"
+    at = [connection.execute(place, (rowid,)).fetchone() for rowid in (a, b)]
+    move = "UPDATE fairway_event SET study = ?, position = ? WHERE rowid = ?"
+    for rowid, (study, position) in ((a, (at[0][0], -1)), (b, at[0]), (a, at[1])):
+        connection.execute(move, (study, position, rowid))
 
 
 @st.composite

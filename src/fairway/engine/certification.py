@@ -11,7 +11,7 @@ the rows that the search judged by; of several limits the least counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
@@ -229,11 +229,19 @@ def seal(known: list[Certification], event: Sealed, *, limits: int, best: tuple[
     known.append(Certification(event, limits=limits, best=event.best or best))
 
 
-def take_test(known: Sequence[Certification], event: Tested) -> None:
-    """Add a test to its certification."""
+def take_test(
+    known: Sequence[Certification], event: Tested, limits_of: Callable[[Certification], Sequence[Constraint]]
+) -> None:
+    """Add a test to its certification; it must say something of each of its limits."""
     if event.certification >= len(known):
         raise StorageError(f"the log tests for certification {event.certification}, never sealed: it is damaged")
-    known[event.certification].add(event)
+    certification = known[event.certification]
+    missing = {one.metric for one in limits_of(certification)} - (event.evidence.keys() & event.p_values.keys())
+    if missing:
+        raise StorageError(
+            f"the log tests for certification {event.certification} without {', '.join(sorted(missing))}: it is damaged"
+        )
+    certification.add(event)
 
 
 def latest(certifications: Sequence[Certification]) -> Certification | None:

@@ -218,7 +218,7 @@ class Ledger:
         if isinstance(event, Sealed):
             seal(self.certifications, event, limits=len(self.limits.changes), best=self.bests.place)
         elif isinstance(event, Tested):
-            take_test(self.certifications, event)
+            take_test(self.certifications, event, lambda one: self.certified_limits(one).limits)
         elif isinstance(event, LimitsChanged):
             self.limits.add(event, len(self.courses))
         elif isinstance(event, Carried):
