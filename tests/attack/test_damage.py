@@ -52,3 +52,13 @@ def test_a_test_that_does_not_speak_of_every_limit_is_left_out_of_a_repair(sound
 def swap_in(path, one, other):
     with writing(path) as connection:
         swap(connection, one, other)
+
+
+def test_an_event_that_a_report_stands_for_is_missed(sound):
+    """Those who only sum up a log do not read its reports."""
+    folder, base, before = sound
+    with writing(base) as connection:
+        found = "SELECT rowid FROM fairway_event WHERE kind = ? AND study = 1 ORDER BY position DESC"
+        report, (last, *_) = ([row for (row,) in connection.execute(found, (kind,))] for kind in ("Reported", "Asked"))
+    for one in report[-3:]:
+        attack(base, before, folder, Mutation("", lambda path, rows=(one, last): swap_in(path, *rows)))

@@ -19,7 +19,8 @@ from fairway.errors import UsageError
 
 REPORTED = Reported.__name__
 DIGITS = 16
-"""Of a checksum; that of a report is followed by a space and its trial, so that SQL can tell a wrong kind or trial."""
+"""Of a checksum; that of a report is followed by its trial and its position, so that SQL can tell if one of them, or
+the kind, is wrong. In older logs the position is missing."""
 
 
 class Row(NamedTuple):
@@ -57,7 +58,13 @@ def checksum(study: int, row: Row) -> str:
     """The checksum that a row of a study should carry."""
     content = f"{study!r} {row.position!r} {row.kind!r} {row.claim!r} {row.trial!r} {row.previous} {row.body}"
     digest = blake2b(content.encode("utf-8", "surrogateescape"), digest_size=DIGITS // 2).hexdigest()
-    return f"{digest} {row.trial}" if row.kind == REPORTED else digest
+    return f"{digest} {row.trial} {row.position}" if row.kind == REPORTED else digest
+
+
+def valid_checksums(study: int, row: Row) -> tuple[str, ...]:
+    """The checksums that a row may carry: the one that it should, and for a report that of older logs."""
+    right = checksum(study, row)
+    return (right, f"{right[:DIGITS]} {row.trial}") if row.kind == REPORTED else (right,)
 
 
 def study_checksum(name: str, created: float) -> str:
@@ -76,14 +83,14 @@ def links(study: int, rows: Iterable[Row], before: str | None = "") -> Iterator[
     """Check rows that follow each other; `before` is the checksum of the event before them, None if not known."""
     known = {before}
     for row in rows:
-        right = checksum(study, row)
+        valid = valid_checksums(study, row)
         damage = None
-        if row.checksum != right:
+        if row.checksum not in valid:
             damage = "it does not match its checksum" if row.checksum else "it has no checksum"
         elif None not in known and row.previous not in known:
             damage = "it does not follow the event before it"
         yield Link(row, damage)
-        known = {row.checksum or "", right}  # one of them is damaged, perhaps, and the next row need not suffer for it
+        known = {row.checksum or "", *valid}  # one of them is damaged, perhaps, and the next row need not suffer for it
 
 
 def sealed(study: int, rows: Iterable[dict[str, Any]], previous: str) -> str:

@@ -16,7 +16,7 @@ from fairway.engine.events import Event, claim
 from fairway.errors import UsageError
 from fairway.storage import schema
 from fairway.storage.access import ADVICE, Access, Damaged
-from fairway.storage.chain import Row, checksum, links, study_checksum
+from fairway.storage.chain import Row, links, study_checksum, valid_checksums
 from fairway.storage.sql import Database
 
 _T = TypeVar("_T")
@@ -161,4 +161,4 @@ def _is_intact(study: int, row: Row, event: Event, before: Row | None, after: Ro
     told = row._replace(kind=type(event).__name__, claim=claim(event), trial=getattr(event, "number", None))
     sums = {row.checksum, None if after is None else after.previous}
     previous = {row.previous, "" if before is None else before.checksum}
-    return any(checksum(study, told._replace(previous=each)) in sums for each in previous)
+    return any(sums.intersection(valid_checksums(study, told._replace(previous=each))) for each in previous)

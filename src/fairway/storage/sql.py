@@ -225,12 +225,14 @@ class SqlLog:
         self._since = Statement(all_since, dialect)
         self._first_since = Statement(all_since.limit(sa.bindparam("most")), dialect)
         those = sa.select(*there).where(event.study == study).order_by(event.position)
-        marks = sa.case((event.kind == chain.REPORTED, sa.literal(" ") + sa.cast(event.trial, sa.Text)), else_="")
-        differs = sa.func.coalesce(sa.func.substr(event.checksum, chain.DIGITS + 1) != marks, sa.true())
-        odd = differs if self._chained else sa.false()  # of a wrong kind or trial, as its checksum tells
+        of_trial = sa.literal(" ") + sa.cast(event.trial, sa.Text)
+        marks = of_trial + " " + sa.cast(event.position, sa.Text), of_trial  # as they are, and in older logs
+        marked = sa.func.substr(event.checksum, chain.DIGITS + 1)
+        right = sa.case((event.kind == chain.REPORTED, marked.in_(marks)), else_=marked == "")
+        odd = ~sa.func.coalesce(right, sa.false()) if self._chained else sa.false()  # its checksum tells
         self._small = those.where(since, (event.kind != chain.REPORTED) | odd, event.position < sa.bindparam("length"))
         self._odd = those.where(since, odd).limit(1)
-        self._searched: int | None = None  # from there on no event is missing or of a wrong kind or trial
+        self._searched: int | None = None  # from there on no event is missing or elsewhere, or of a wrong kind or trial
         self._reports = those.where(event.kind == chain.REPORTED)
         self._has_trials = version >= schema.TRIALS
         from_there = sa.select(sa.func.count()).where(event.study == study, since).scalar_subquery()
