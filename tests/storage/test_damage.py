@@ -365,3 +365,17 @@ def test_appending_asks_for_nothing_more_than_before(tmp_path):
     study.log._access._cursors.close()  # so that the next one is checked out
     study.log.append([Noted(None, {"one": 1}, 0.0)])
     assert [statement.split()[0] for statement in statements] == ["BEGIN", "UPDATE", "INSERT", "COMMIT"]
+
+
+def test_reports_whose_checksums_do_not_say_their_position_are_read_as_they_are(tmp_path, monkeypatch):
+    """As in logs from before that."""
+    url, today = f"sqlite:///{tmp_path / 'study.db'}", chain.checksum
+    with monkeypatch.context() as before:
+        before.setattr(chain, "checksum", lambda study, row: " ".join(today(study, row).split()[:2]))
+        study = open_study(url)
+        study.optimize(lambda trial: [trial.report(auc=0.1 * step, eod=0.1) for step in trial.steps(2)], trials=3)
+    again = open_study(url)
+    again.optimize(lambda trial: [trial.report(auc=0.1 * step, eod=0.1) for step in trial.steps(2)], trials=2)
+    assert again.counts["completed"] == 5
+    assert [curve.step.tolist() for curve in View.of(again).curves([1, 4]).values()] == [[1, 2], [1, 2]]
+    assert main(["verify", url]) == 0
