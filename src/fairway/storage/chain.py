@@ -19,8 +19,8 @@ from fairway.errors import UsageError
 
 REPORTED = Reported.__name__
 DIGITS = 16
-"""Of a checksum; that of a report is followed by its trial and its position, so that SQL can tell if one of them, or
-the kind, is wrong. In older logs the position is missing."""
+"""Of a checksum. It is followed by the study and the position of its row, and by the trial if that is a report, so that
+SQL can tell if one of them is wrong; in older logs by the trial alone."""
 
 
 class Row(NamedTuple):
@@ -58,13 +58,13 @@ def checksum(study: int, row: Row) -> str:
     """The checksum that a row of a study should carry."""
     content = f"{study!r} {row.position!r} {row.kind!r} {row.claim!r} {row.trial!r} {row.previous} {row.body}"
     digest = blake2b(content.encode("utf-8", "surrogateescape"), digest_size=DIGITS // 2).hexdigest()
-    return f"{digest} {row.trial} {row.position}" if row.kind == REPORTED else digest
+    return f"{digest} {study} {row.position}{f' {row.trial}' if row.kind == REPORTED else ''}"
 
 
 def valid_checksums(study: int, row: Row) -> tuple[str, ...]:
-    """The checksums that a row may carry: the one that it should, and for a report that of older logs."""
+    """The checksums that a row may carry: the one that it should, and that of older logs."""
     right = checksum(study, row)
-    return (right, f"{right[:DIGITS]} {row.trial}") if row.kind == REPORTED else (right,)
+    return right, f"{right[:DIGITS]}{f' {row.trial}' if row.kind == REPORTED else ''}"
 
 
 def study_checksum(name: str, created: float) -> str:

@@ -225,10 +225,12 @@ class SqlLog:
         self._since = Statement(all_since, dialect)
         self._first_since = Statement(all_since.limit(sa.bindparam("most")), dialect)
         those = sa.select(*there).where(event.study == study).order_by(event.position)
-        of_trial = sa.literal(" ") + sa.cast(event.trial, sa.Text)
-        marks = of_trial + " " + sa.cast(event.position, sa.Text), of_trial  # as they are, and in older logs
-        marked = sa.func.substr(event.checksum, chain.DIGITS + 1)
-        right = sa.case((event.kind == chain.REPORTED, marked.in_(marks)), else_=marked == "")
+        place, marked = (
+            f" {study} " + sa.cast(event.position, sa.Text),
+            sa.func.substr(event.checksum, chain.DIGITS + 1),
+        )
+        of_trial = sa.case((event.kind == chain.REPORTED, " " + sa.cast(event.trial, sa.Text)), else_="")
+        right = (marked == place + of_trial) | (marked == of_trial)  # or as in older logs
         odd = ~sa.func.coalesce(right, sa.false()) if self._chained else sa.false()  # its checksum tells
         self._small = those.where(since, (event.kind != chain.REPORTED) | odd, event.position < sa.bindparam("length"))
         self._odd = those.where(since, odd).limit(1)
