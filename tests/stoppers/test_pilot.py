@@ -41,7 +41,7 @@ def by_definition(curves, *, keep, spacing, trust, persistence):
     """What `Pilot(interval=1)` says it does: (stops, checks, best feasible)."""
     rungs = rungs_by_definition(spacing)
     best, checks, finders, back, doublings, verdicts, seen, spent = -math.inf, 0, 0, 0, 0.0, [], {}, 0
-    beyond = []
+    beyond, kept_to = [], set()  # (step, violation, loss) of those beyond their limits; (trial, step) of the others
     for number, curve in enumerate(curves):
         trial, broken, found, excess, checked, waits_to = [], None, False, 0.0, 0, 0.0
         seen[number] = {}
@@ -69,6 +69,8 @@ def by_definition(curves, *, keep, spacing, trust, persistence):
                 trusted = (step for step in rungs if trusted_by_definition(seen, rungs, step, trust))
                 first = next(trusted, math.inf)
                 is_far = False  # among those that violate most
+                if not excess:
+                    kept_to.add((number, t))
                 if excess:
                     beyond.append((t, excess, -auc))
                     worse = sorted(other[1:] for other in beyond if other[0] == t)
@@ -76,7 +78,8 @@ def by_definition(curves, *, keep, spacing, trust, persistence):
                     is_far = (excess, -auc) > worse[kept - 1]
                 probes = (number < 6 or number % 8 == 0) and t < 3 * first
                 if not probes and (auc < best or is_far) and trusted_by_definition(seen, rungs, t, trust):
-                    peers = sorted((other[t] for other in seen.values() if t in other), reverse=True)
+                    those = [k for k in seen if t in seen[k] and (excess or (k, t) in kept_to)]
+                    peers = sorted((seen[k][t] for k in those), reverse=True)
                     kept = max(1, math.floor(len(peers) * keep + 1e-9))
                     stop = stop or auc < peers[kept - 1]
             trial.append(stop and t < len(curve))
@@ -101,6 +104,20 @@ def test_decisions_checks_and_best_are_those_of_its_definition(curves, keep, spa
     assert stops(decisions) == expected
     assert study.costs.checks == checks
     assert (study.best.metrics["auc"] if study.best else -math.inf) == best
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_so_they_are_in_longer_searches(seed):
+    rng = np.random.default_rng(seed)
+    settings = {"keep": 0.5, "spacing": 1.5, "trust": 0.75, "persistence": 7.0}
+    shown = []
+    for end, moves in rng.random((40, 2)):
+        aucs = end * (1 - 0.9 ** np.arange(1, 13)) + 0.02 * rng.random(12)
+        shown.append(curve(aucs, np.clip(0.1 + 0.3 * end + 0.3 * (moves - 0.5) * np.linspace(0, 1, 12), 0, 1)))
+    study = study_of(fw.Pilot(interval=1, **settings))
+    expected, checks, best = by_definition(shown, **settings)
+    assert stops(run_curves(study, shown)) == expected
+    assert (study.costs.checks, study.best.objective) == (checks, best)
 
 
 @given(curves, st.sampled_from([fw.Pilot(), fw.Pilot(interval=1), fw.Pilot(interval="end"), fw.Pilot(skip=False)]))
@@ -166,6 +183,14 @@ def test_where_trials_come_back_they_are_let_go_on():
 def test_it_never_stops_what_is_as_good_as_the_best_feasible_by_its_rank():
     shown = [curve([0.9, 0.9], [0.4, 0.4]), curve([0.9, 0.9], [0.4, 0.4]), curve([0.5, 0.5], [0.1, 0.1])]
     assert stops(run_curves(study_of(fw.Pilot(interval=1)), shown))[2] == [False, False]
+
+
+def test_what_violates_a_limit_is_no_reason_to_stop_what_does_not():
+    fast = curve([0.99] * 12, [0.4] * 12)
+    slow = curve([0.4 + step / 20 for step in range(12)], [0.1] * 12)
+    study = study_of(fw.Pilot(interval=1, trust=0.0, persistence=1000.0))
+    lengths = [len(trial) for trial in run_curves(study, [slow, *[fast] * 8, slow])]
+    assert lengths[-1] == 12  # though it is behind all that are fast
 
 
 def test_as_good_as_the_best_feasible_is_not_worth_a_check():

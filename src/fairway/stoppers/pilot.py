@@ -1,10 +1,11 @@
 """The default stopper: it weighs continuing a trial against starting a new one, by what earlier trials showed.
 
 At rungs, steps that grow by `spacing`, the trials that came as far are ranked by objective, and the best `keep` of them
-continue. So does a trial at least as good as the best feasible checkpoint, or any while there is none, unless it was
-checked and is not among the best `keep` of the infeasible ones by violation. Which rungs count is learned: a rung is
-trusted while it orders trials as a rung three times later does, in the share `trust` of all pairs. To see that, some
-trials, the probes, are not stopped before three times the first trusted rung.
+continue. One that violates nothing there, as far as is known, is ranked only among others like it. Not stopped by its
+rank is a trial at least as good as the best feasible checkpoint, or any while there is none, unless it was checked and
+is not among the best `keep` of the infeasible ones by violation. Which rungs count is learned: one is trusted while it
+orders trials as a rung three times later does, in the share `trust` of all pairs. To see that, some trials, the probes,
+are not stopped before three times the first trusted rung.
 
 Whether an infeasible trial will recover, and when to look again, is learned too (`fairway.stoppers.recoveries`).
 
@@ -97,7 +98,9 @@ class _PilotState(StopperState):
         self._limits = Recoveries(config.persistence, constrained=constrained)
         self._trials: dict[int, _Course] = {}
         self._rungs = Rungs(config.grace, config.spacing, config.trust)
+        self._constrained = constrained
         self._ranks: defaultdict[int, Ranks] = defaultdict(Ranks)  # by rung
+        self._unviolated: defaultdict[int, Ranks] = defaultdict(Ranks)  # by rung: those that violate nothing there
         self._infeasible: defaultdict[int, PairRanks] = defaultdict(PairRanks)  # by rung: violation, then loss
         self._placed: defaultdict[int, Neighbours] = defaultdict(Neighbours)  # by rung, where metrics are tracked
         self._check_cost = 0
@@ -180,11 +183,18 @@ class _PilotState(StopperState):
         return self._verdict(rung, rank, n)
 
     def _rank(self, course: _Course, rung: int, loss: float) -> tuple[int, int]:
-        """Enter a trial at a rung: how many of how many are at least as bad there; of those with a like aim, if any."""
+        """Enter a trial at a rung: how many of how many are at least as bad there.
+
+        These are the trials with a like aim, if it has one; for a trial that violates nothing those like it; else all.
+        """
         if course.place is not None:
             return self._placed[rung].add(course.place, loss)
         ranks = self._ranks[rung]
-        return ranks.add(loss), len(ranks)
+        rank = ranks.add(loss)
+        if self._constrained and not course.violation:
+            ranks = self._unviolated[rung]
+            rank = ranks.add(loss)
+        return rank, len(ranks)
 
     def _verdict(self, rung: int, rank: int, n: int) -> str | None:
         """Why a trial stops that is at least as good as `rank` of `n`; None if it continues."""
