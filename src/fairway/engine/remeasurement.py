@@ -1,15 +1,16 @@
 """What a second measurement of a checkpoint changes, made at the end of a run when no other worker runs.
 
 Two workers on one machine slow each other down, so a latency measured then is too long, or by luck too short. A
-constraint with `alone=True` is measured again at the best checkpoint (`fairway.runners.alone`). That is an event of its
-own, `Remeasured`: the reports stay as they were, and whoever reads them takes the newer values from the ledger's
-`SecondMeasurements`. Other programs may use the machine all the same. They only ever make a value worse, so a worse one
-does not count then.
+constraint with `alone=True` is measured again at the best checkpoint, or at the nearest one where nothing is feasible
+(`fairway.runners.alone`). That is an event of its own, `Remeasured`: the reports stay as they were, and whoever reads
+them takes the newer values from the ledger's `SecondMeasurements`. Other programs may use the machine all the same.
+They only ever make a value worse, so a worse one does not count then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -18,7 +19,7 @@ import numpy as np
 from fairway.engine.columns import fitted, widened
 from fairway.engine.course import Course, with_reports
 from fairway.engine.events import Remeasured, Reported
-from fairway.feasibility import bound, excess
+from fairway.feasibility import Checkpoint, bound, each_value, excess, violation
 from fairway.problem import Constraint, Problem
 from fairway.text import beside, named, number
 
@@ -77,6 +78,32 @@ def was_crowded(problem: Problem, known: Known, number: int, step: int) -> bool:
         return True
     others = (other for i, other in enumerate(known.courses) if i != number)
     return any(other.began < course.ended and not other.ended <= course.began for other in others)
+
+
+def nearest_broken(problem: Problem, known: Known, alone: Collection[str]) -> tuple[int, Checkpoint] | None:
+    """The checkpoint nearest to its limits, and its trial, of those that break only limits that are measured `alone`.
+
+    None if there is none, or if a nearer one was measured again and breaks its limits still: so would this one.
+    """
+    least, nearest = math.inf, None
+    again = {place for place, _ in known.remeasured.places}
+    for place, course in enumerate(known.courses):
+        one = course.checkpoint
+        if one is None or course.status in ("running", "failed") or not _breaks_only(problem, one, alone):
+            continue
+        far = violation(problem.constraints, one.values, one.errors)
+        if far and far < least:
+            least, nearest = far, None if place in again else (place, one)
+    return nearest
+
+
+def _breaks_only(problem: Problem, one: Checkpoint, metrics: Collection[str]) -> bool:
+    """Whether all limits were measured at a checkpoint, and it breaks none but those of some metrics."""
+    limits = [each for each in each_value(problem, one) if each[0].has_limit]
+    return all(
+        value is not None and (constraint.metric in metrics or excess(constraint, value, error) <= 0.0)
+        for constraint, value, error in limits
+    )
 
 
 class Twice(NamedTuple):

@@ -39,7 +39,7 @@ from fairway.engine.limits import Limits, last_change, last_limits
 from fairway.engine.measurement import Observation, Report
 from fairway.engine.payment import Pace
 from fairway.engine.referee import Referee, observations
-from fairway.engine.remeasurement import may_fall, with_sums
+from fairway.engine.remeasurement import may_fall, nearest_broken, with_sums
 from fairway.engine.soundness import fitting
 from fairway.errors import StorageError
 from fairway.problem import Problem
@@ -191,14 +191,17 @@ def _sum_again(events: Sequence[Event], result: Verification) -> None:
         seen = min(event.seen or 0, len(events))
         ledger.extend(events[replayed:seen], partial(_first, events, seen))
         replayed = max(replayed, seen)
-        best, where = ledger.best, f"trial {event.number}, step {event.step}"
-        was_best = best is not None and (best[0], best[1].step) == (event.number, event.step)
+        where, problem = f"trial {event.number}, step {event.step}", ledger.problem
+        now = zip(problem.constraints, fitted(event, problem).values, strict=True)
+        alone = {one.metric for one, value in now if one.alone or value is not None}
+        best = ledger.best or nearest_broken(problem, ledger, alone)
+        was_due = best is not None and (best[0], best[1].step) == (event.number, event.step)
         batches = [one for one in events if isinstance(one, Reported) and one.number == event.number]
         earlier = [one for one in found if one.number == event.number and (one.seen or 0) <= (event.seen or 0)]
         again, written = (fitted(one, ledger.problem) for one in (with_sums(ledger.problem, batches, earlier), event))
         same = (again.checkpoint, again.peak, again.late) == (written.checkpoint, written.peak, written.late)
         result.rulings += 1
-        result.expect(holds=was_best, otherwise=f"{where} was measured again, and was not the best then")
+        result.expect(holds=was_due, otherwise=f"{where} was measured again, and was not the best or the nearest then")
         result.expect(holds=same, otherwise=f"{where} was measured again; its trial's sums do not follow")
 
 

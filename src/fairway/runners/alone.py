@@ -1,8 +1,9 @@
 """Measures the best again at the end of a run, with the workers gone, where a constraint says `alone=True`.
 
 A study keeps numbers, not models, so the best trial is trained again in this process, up to its best step, as `rebuild`
-does. If it breaks its limit now, the next best follows, until one holds or none is left. If others use the machine then
-too, a worse value does not count. Each measurement is in the log before the next begins, so a run that is killed on the
+does. If it breaks its limit now, the next best follows, until one holds or none is left. Where nothing is within the
+limits, the nearest is measured again that breaks no other. If others use the machine then too, a worse value does not
+count. Each measurement is in the log before the next begins, so a run that is killed on the
 way has lost nothing; the next one continues.
 """
 
@@ -17,7 +18,14 @@ from fairway.engine.events import Noted, Remeasured
 from fairway.engine.measurement import Given, Observation
 from fairway.engine.owner import Owner
 from fairway.engine.record import Best
-from fairway.engine.remeasurement import Twice, alone_metrics, how_measured, was_crowded, with_sums
+from fairway.engine.remeasurement import (
+    Twice,
+    alone_metrics,
+    how_measured,
+    nearest_broken,
+    was_crowded,
+    with_sums,
+)
 from fairway.engine.trial import Trial
 from fairway.errors import UsageError
 from fairway.logs import logger
@@ -28,7 +36,7 @@ from fairway.text import counted
 
 
 def measure_alone(owner: Owner, function: Callable[[Trial], Any], say: Callable[[str], object] | None) -> None:
-    """Measure the best again, and the next best if it breaks its limit, unless nobody else ran before.
+    """Measure the best again, or the nearest, and the next if it breaks its limit, unless nobody else ran before.
 
     Whatever the function raises is logged, and leaves the best as it is.
     """
@@ -36,7 +44,7 @@ def measure_alone(owner: Owner, function: Callable[[Trial], Any], say: Callable[
     if not names:
         return
     owner.journal.catch_up()
-    while (best := _crowded_best(owner)) is not None:
+    while (best := _crowded(owner)) is not None:
         which = f"trial {best.number}, step {best.step}"
         if owner.ledger.running:
             running = counted(len(owner.ledger.running), "trial")
@@ -61,10 +69,16 @@ def measure_alone(owner: Owner, function: Callable[[Trial], Any], say: Callable[
             say(line)
 
 
-def _crowded_best(owner: Owner) -> Best | None:
-    """The best checkpoint, if it has to be measured again; one that may come back to life has to wait."""
+def _crowded(owner: Owner) -> Best | None:
+    """The best checkpoint, or the nearest without one, if it has to be measured again.
+
+    One of a trial that may come back to life has to wait.
+    """
     with owner.lock:
         best = owner.best
+        if best is None:
+            nearest = nearest_broken(owner.problem, owner.ledger, alone_metrics(owner.problem))
+            best = None if nearest is None else owner.named(*nearest)
         if best is None or owner.ledger.given_up.course(best.number) is not None:
             return None
         return best if was_crowded(owner.problem, owner.ledger, best.number, best.step) else None
