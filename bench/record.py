@@ -72,9 +72,11 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--configurations", type=int, default=400)
     given = parser.parse_args()
-    if not given.data:
-        parser.exit(2, "record: pass --data FOLDER or set FAIRWAY_DATA\n")
-    record(given.table, Path(given.data), given.configurations, given.output)
+    folder = Path(given.data).expanduser()
+    if not given.data or not all((folder / part).is_dir() for part in ("uci_credit_card", "fairness_tabular")):
+        where = f"{folder} does not hold them" if given.data else "pass --data FOLDER or set FAIRWAY_DATA"
+        parser.exit(2, f"record: it needs uci_credit_card/ and fairness_tabular/; {where}\n")
+    record(given.table, folder, given.configurations, given.output)
 
 
 if __name__ == "__main__":
