@@ -50,8 +50,13 @@ def test_columns_agree_with_single_checkpoints(rows):
     amounts = feasibility.violations(PROBLEM, values, paid, np.full_like(values, np.nan))
     single = [feasibility.violation(PROBLEM.constraints, row.values) for row in rows]
     np.testing.assert_allclose(amounts, [math.nan if amount is None else amount for amount in single])
-    best = rows[feasibility.order(loss, amounts)[0]]
-    assert feasibility.standing(PROBLEM, best)[:4] == min(feasibility.standing(PROBLEM, row)[:4] for row in rows)
+    best = rows[feasibility.first_standing(PROBLEM, loss, amounts, paid)]
+    assert feasibility.standing(PROBLEM, best)[:5] == min(feasibility.standing(PROBLEM, row)[:5] for row in rows)
+
+
+def test_of_checkpoints_that_violate_the_one_stands_where_most_was_measured():
+    far, partly = Checkpoint(1, 0.5, (0.5, 0.1, 9.0)), Checkpoint(2, 0.9, (0.26, None, None))
+    assert min(far, partly, key=lambda one: feasibility.standing(PROBLEM, one)) is far
 
 
 def test_the_order_puts_feasible_before_infeasible_before_unknown_before_failed():

@@ -202,13 +202,30 @@ def keys(loss: NDArray[np.float64], violation: NDArray[np.float64]) -> tuple[NDA
     return failed, unknown, np.where(unknown, 0.0, violation), loss
 
 
-def standing(problem: Problem, checkpoint: Checkpoint) -> tuple[int, bool, float, float, int]:
+def standing(problem: Problem, checkpoint: Checkpoint) -> tuple[int, bool, int, float, float, int]:
     """A key that sorts one trial's checkpoints as `order` does, ties by step.
 
-    Provisional checkpoints come last, those with the most folds first.
+    Of those that violate a limit, the ones come first at which the fewest were not measured: what was not may be far
+    beyond its limit. Provisional checkpoints come last, those with the most folds first.
     """
     amount, missing = known(problem, checkpoint), checkpoint.of - checkpoint.folds
-    return (missing, amount is None, amount or 0.0, problem.objective.sign * checkpoint.objective, checkpoint.step)
+    columns = zip(problem.constraints, checkpoint.values, strict=True)
+    lacks = sum(value is None and one.has_limit for one, value in columns) if amount else 0
+    loss = problem.objective.sign * checkpoint.objective
+    return (missing, amount is None, lacks, amount or 0.0, loss, checkpoint.step)
+
+
+def first_standing(
+    problem: Problem, loss: NDArray[np.float64], violation: NDArray[np.float64], paid: NDArray[np.bool_]
+) -> int:
+    """The place of the first by `standing` among rows of one trial (n,), none of them provisional.
+
+    `paid` says what was measured (n, m).
+    """
+    limited = np.array([one.has_limit for one in problem.constraints], np.bool_)
+    lacks = np.where(violation > 0.0, (~paid & limited).sum(axis=1), 0)
+    failed, unknown, amount, loss = keys(loss, violation)
+    return int(np.lexsort((loss, amount, lacks, unknown, failed))[0])
 
 
 def known(problem: Problem, checkpoint: Checkpoint) -> float | None:

@@ -38,7 +38,7 @@ from fairway.samplers.sampler import Sampler
 from fairway.space import Declared, Space
 from fairway.stoppers.pilot import Pilot
 from fairway.stoppers.stopper import Stopper
-from fairway.storage.opening import StartFrom, open_log, sources
+from fairway.storage.opening import StartFrom, opened_log, sources
 from fairway.terminators.terminator import Terminator, Verdict
 
 if TYPE_CHECKING:
@@ -97,12 +97,14 @@ class Study:
         self.terminator = instance("terminator", terminator, Terminator, None)
         self.name = name
         patience = at_least_zero(patience, "patience")
-        self.log: Log = open_log(storage, name)
         seed = None if seed is None else whole(seed, "seed", least=0)
         identity = Identity(self.space, problem, seed, self.sampler, self.stopper, self.terminator)
         if not isinstance(checkpoints, Keep | None):
             raise UsageError(f"checkpoints={short(checkpoints)}: fw.Keep(...) is expected, as in fw.Keep(best=3)")
-        self.owner = Owner(identity, self.log, patience=patience, start_from=sources(start_from), keep=checkpoints)
+        earlier = sources(start_from)
+        with opened_log(storage, name) as log:
+            self.log: Log = log
+            self.owner = Owner(identity, log, patience=patience, start_from=earlier, keep=checkpoints)
         self.seed = self.owner.seed
         self._certificates: dict[int, Certificate] = {}  # made by this process
         self._checkpoints = CheckpointReader(self.log, self.problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import numpy as np
 import pytest
@@ -88,7 +89,7 @@ class TestNearest:
         ),
         (
             [{"auc": 0.9, "ms": 15.0, "eod": 0.1}, {"auc": 0.9, "ms": 13.0, "eod": 0.2}],
-            "1 of 2 trials kept ms at most 14, but none of them every other limit too",
+            "1 of 2 trials kept ms at most 14, but none of them every other limit too: loosen one of them",
         ),
     ],
 )
@@ -187,7 +188,40 @@ def test_a_latency_that_was_measured_in_company_names_that_as_a_cause(caplog, al
         "loosen that limit, widen the space, or search longer"
     )
     assert f"nothing is within the limits after 10 trials: {cause}" in caplog.messages
+    if alone:  # trial 0 was measured again, and not alone either
+        cause = cause.replace("(beside", "(such as beside")
     assert f"What stands in the way: {cause}." in summarize(View(study)).sentences
+
+
+def test_a_limit_that_was_measured_once_is_not_said_to_be_unreported_and_unmeasured_is_not_kept(caplog):
+    def train(trial):
+        trial.report(auc=0.5, eod=0.05, ms=14.1)
+        trial.report(auc=0.5, eod=0.1005)
+
+    limits = [fw.AtMost("ms", 14.0), fw.AtMost("eod", 0.1)]
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), limits, stopper=fw.Never(), seed=0)
+    study.optimize(train, trials=3)
+    assert study.trials[0].metrics == {"auc": 0.5, "ms": 14.1, "eod": 0.05}
+    assert "not reported" not in caplog.text
+    assert "none of 3 trials that measured ms kept it at most 14" in caplog.text
+
+
+def test_a_limit_that_nobody_measured_where_it_counts_may_stand_in_the_way_too():
+    study = told({"auc": 0.9, "eod": 0.2})
+    first, *_ = obstacles(study.problem, study.owner.ledger.courses, [5, 0])
+    assert str(first).endswith("; ms was not measured there, and may stand in the way too")
+
+
+@pytest.mark.parametrize("timeout", [None, 0.5])
+def test_under_a_time_limit_it_is_said_after_few_trials_too(caplog, timeout):
+    def train(trial):
+        if timeout:
+            time.sleep(0.3)
+        return {"auc": 0.5, "ms": 20.0}
+
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("ms", 14.0)], seed=0)
+    study.optimize(train, trials=None if timeout else 2, timeout=timeout)
+    assert ("nothing is within the limits after" in caplog.text) == (timeout is not None)
 
 
 def test_only_those_that_had_company_are_said_to_have_had_it():

@@ -35,7 +35,7 @@ def test_a_row_has_a_column_for_every_parameter_and_metric_whether_it_was_set_or
     assert (row["number"], row["status"], row["step"], row["steps"], row["reason"]) == (0, "completed", 1, 1, "")
 
 
-def test_a_table_has_columns_for_errors_and_for_notes_of_one_value(make_study):
+def test_a_table_has_columns_for_errors_and_for_notes(make_study):
     study = make_study()
     study.tell(study.ask(), auc=0.5, eod=fw.Measured(0.1, error=0.01))
     study.tell(study.ask(), auc=0.6, eod=0.1)
@@ -44,6 +44,6 @@ def test_a_table_has_columns_for_errors_and_for_notes_of_one_value(make_study):
     rows = table(study.trials, study.space, study.problem)
     assert [row["error.eod"] for row in rows] == [0.01, None]
     assert [row["note.test_auc"] for row in rows] == [0.48, None]
-    assert [row["note.split"] for row in rows] == [None, "late"]
+    assert [row["note.split"] for row in rows] == ["[1, 2]", "late"]
     assert study.to_frame()["note.test_auc"].dropna().tolist() == [0.48]
     assert not [name for name in table(make_study().trials, study.space, study.problem) if name.startswith("note.")]

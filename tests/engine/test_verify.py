@@ -145,3 +145,20 @@ def test_a_stopped_trial_that_is_said_to_have_completed_is_found_out(make_study)
 def test_a_log_without_a_study_has_nothing_to_verify():
     result = verify([])
     assert (result.rulings, result.unchecked, result.faults) == (0, 0, [])
+
+
+@pytest.mark.parametrize(
+    "stopper", [fw.Pilot(interval=2), fw.ACE(interval=4), fw.ASHA(interval=4), fw.Never(interval=2)]
+)
+@pytest.mark.parametrize("planned", [None, 20])
+def test_a_trial_that_ends_sooner_than_planned_and_off_its_interval_can_be_made_again(stopper, planned):
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.3)], stopper=stopper, seed=0)
+
+    def train(trial):
+        for step in range(1, 20) if planned is None else trial.steps(planned):
+            trial.report(auc=trial.params["x"] + step / 100, eod=lambda: 0.1)
+            if trial.stopped or step == 7 + trial.number % 5:
+                return
+
+    study.optimize(train, trials=8, progress=False)
+    assert verify(study.log.read()).faults == []

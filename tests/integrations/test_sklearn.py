@@ -24,7 +24,7 @@ from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, cross_val_sc
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -665,6 +665,20 @@ def test_transformers_give_the_output_that_was_asked_for():
     assert isinstance(searching.fit(data).transform(data), pd.DataFrame)
     assert isinstance(clone(searching).fit(data).transform(data), pd.DataFrame)
     assert isinstance(searching.set_output(transform="default").transform(data), np.ndarray)
+
+
+def test_the_steps_of_a_pipeline_that_ends_in_a_classifier_get_the_output_that_was_asked_for():
+    data, kinds = pd.DataFrame(X[SMALL][:, :5], columns=list("abcde")), set()
+
+    def look(table):
+        kinds.add(type(table).__name__)
+        return table
+
+    steps = make_pipeline(StandardScaler(), FunctionTransformer(look), LogisticRegression())
+    space = {"logisticregression__C": fw.Float(0.1, 10.0)}
+    searching = ConstrainedSearchCV(steps, space, cv=3, trials=2, terminator=None, random_state=0)
+    searching.set_output(transform="pandas").fit(data, Y[SMALL])
+    assert kinds == {"DataFrame"}
 
 
 def test_tables_of_pandas_and_of_polars_find_the_same():

@@ -8,13 +8,13 @@ import json
 import pytest
 
 import fairway as fw
-from fairway.evidence import Exact
+from fairway.evidence import Exact, Mean
 from fairway.printing import study_lines
 from fairway.report import content, plots
 from fairway.report.certificates import attempts, badge, cells, facts, to_json
 from fairway.report.marks import Points
 from fairway.report.page import document
-from fairway.report.summary import summarize
+from fairway.report.summary import summarize, to_ship
 from fairway.report.view import View
 from tests.conftest import SPACE
 from tests.report.hiring import hiring
@@ -215,3 +215,29 @@ def test_hostile_groups_are_texts():
     page = document(View(study))
     assert "<script>alert" not in page
     assert "\x1b" not in page
+
+
+def test_a_tracked_metric_is_not_tested_and_stands_in_no_table_of_tests():
+    limits, sound = [fw.Track("ms"), fw.AtMost("eod", 0.1)], Mean([0.0] * 195 + [1.0] * 5)
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), limits, seed=0)
+    study.optimize(
+        lambda trial: {"auc": trial.params["x"], "eod": trial.params["x"] / 4, "ms": 9 * trial.params["x"]}, trials=9
+    )
+    certificate = study.certify(lambda model: {"eod": sound}, models=lambda best: "model")
+    assert certificate.certified
+    assert set(certificate.metrics) == {"auc", "ms", "eod"}
+    assert [len(attempt.candidate.values) for attempt in certificate.tested] == [1] * len(certificate.tested)
+    for attempt in certificate.tested:
+        assert attempt.candidate.values[0] == study.trials[attempt.candidate.number].metrics["eod"]
+    assert len(attempts(study.problem, certificate).rows) == len(certificate.tested)
+    assert [*to_json(certificate)["tested"][0]["judging_rows"]] == ["eod"]
+    assert "certified" in top(document(View(study)))
+
+
+def test_a_best_that_passed_is_not_said_to_have_failed():
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.1)], seed=0)
+    study.optimize(lambda trial: {"auc": trial.params["x"], "eod": trial.params["x"] / 4}, trials=20)
+    study.set_limit(eod=0.12)
+    certificate = study.certify(lambda model: {"eod": Mean([0.0] * 190 + [1.0] * 10)}, models=lambda best: "model")
+    assert all(attempt.passed for attempt in certificate.tested)
+    assert "failed its test" not in to_ship(View(study))

@@ -372,3 +372,21 @@ def test_names_are_data(url):
     run_curves(open_study(url, name=name), CURVES[:1])
     assert [study.name for study in Database(url).studies()] == [name]
     assert len(open_study(url, name=name).trials) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"start_from": [fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("other"))]}, "another objective"),
+        ({"seed": -1}, "seed=-1"),
+        ({"checkpoints": 3}, "checkpoints=3"),
+    ],
+)
+def test_a_study_that_is_refused_leaves_nothing_behind(url, wrong, sentence):
+    with pytest.raises(fw.UsageError, match=sentence):
+        fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), storage=url, name="new", **wrong)
+    assert [stored.name for stored in Database(url).studies()] == []
+    study = open_study(url)
+    with pytest.raises(fw.UsageError, match="another"):
+        fw.Study({"y": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), storage=url, name=study.name)
+    assert [stored.name for stored in Database(url).studies()] == [study.name]

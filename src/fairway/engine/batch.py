@@ -46,7 +46,8 @@ class Batch:
             return None
         acts, rows = zip(*self._rows, strict=True)
         step, objective, _, values, prices, _, train_ns, last, spread, paid, errors_of = zip(*rows, strict=True)
-        self._over = self._over or any(last)
+        ended = zip(last, train_ns, strict=True)  # a check that was made after the end says nothing of what was known
+        self._over = self._over or any(is_last and ns >= 0 for is_last, ns in ended)
         shape = (len(rows), len(self._referee.problem.constraints))
         payments = [(i, *payment) for i, payment in enumerate(paid) if payment is not None]
         spreads = [(i, *one) for i, one in enumerate(spread) if one is not None]

@@ -222,12 +222,12 @@ def certificate(problem: Problem, certification: Certification, courses: Sequenc
         findings = tuple(
             Finding(each, from_json(test.evidence[each.metric]), test.p_values[each.metric]) for each in problem.limits
         )
-        tested.append(Attempt(candidate, certification.passes(test), findings))
+        tested.append(Attempt(_of_limits(candidate, problem), certification.passes(test), findings))
     passed = [i for i, one in enumerate(tested) if one.passed]
     loss = problem.objective.sign
     order = sorted(passed, key=lambda i: (_is_far(tested[i]), loss * tested[i].candidate.objective))
     chosen = order[0] if passed else len(tested) - 1
-    candidate = tested[chosen].candidate
+    candidate = certification.candidates[chosen]
     return Certificate(
         certified=bool(passed),
         confidence=sealed.confidence,
@@ -242,6 +242,13 @@ def certificate(problem: Problem, certification: Certification, courses: Sequenc
         overlap=sealed.overlap,
         digest=certification.tests[chosen].digest,
     )
+
+
+def _of_limits(candidate: Candidate, problem: Problem) -> Candidate:
+    """A candidate with a value for each limit, as there is a finding; tracked metrics are not tested."""
+    limits = [i for i, one in enumerate(problem.constraints) if one.has_limit]
+    errors = tuple(candidate.errors[i] for i in limits) if candidate.errors else ()
+    return candidate._replace(values=tuple(candidate.values[i] for i in limits), errors=errors)
 
 
 def _shares(attempt: Attempt) -> tuple[float, float] | None:

@@ -212,7 +212,7 @@ def _candidates(problem: Problem, batch: Reported) -> list[int]:
     loss, checked = problem.objective.sign * batch.objective[rows], batch.check_ns[rows] >= 0
     amounts = feasibility.violations(problem, batch.values[rows], checked, batch.error_table()[rows])
     peak = np.lexsort((batch.step[rows], ~checked.all(axis=1), loss))[0]
-    chosen = {int(rows[peak]), int(rows[feasibility.order(loss, amounts)[0]])}
+    chosen = {int(rows[peak]), int(rows[feasibility.first_standing(problem, loss, amounts, checked)])}
     if problem.tracked:
         chosen |= {*rows[checked.any(axis=1)].tolist()}
     octaves = np.frexp(batch.step[rows].astype(np.float64))[1]

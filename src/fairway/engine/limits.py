@@ -221,5 +221,6 @@ def differences(before: Limits, after: Limits) -> list[str]:
         elif was is not None and now is None:
             said.append(f"{metric} without a limit (was {limit(was)})")
         elif was is not None and now is not None and was.threshold != now.threshold:
-            said.append(f"{metric} {limit(now)} (was {limit(was) if was.has_limit else 'tracked'})")
+            is_now = limit(now) if now.has_limit else "tracked"
+            said.append(f"{metric} {is_now} (was {limit(was) if was.has_limit else 'tracked'})")
     return said

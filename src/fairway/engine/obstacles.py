@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from fairway import feasibility
@@ -26,6 +26,7 @@ class Obstacle(NamedTuple):
     offered: bool  # whether some check was offered, and not worth its price so far
     companies: Sequence[str] = ()  # of those that measured it while others used the machine: who did
     again: int = 0  # of those that measured it: again, alone, so that another value counts than at first
+    unknown: Sequence[str] = ()  # other limits, by metric, that no trial measured where it stands
 
     @property
     def kept(self) -> int:
@@ -62,6 +63,14 @@ class Obstacle(NamedTuple):
             "measure on a quiet machine with workers=1, or "
         )
 
+    @property
+    def _others(self) -> str:
+        """What is not known of the other limits: not measured is not kept."""
+        if not self.unknown:
+            return ""
+        verb = "was" if len(self.unknown) == 1 else "were"
+        return f"; {' and '.join(map(named, self.unknown))} {verb} not measured there, and may stand in the way too"
+
     def _who(self, n: int) -> str:
         """So many of those that measured it, as the subject of a sentence."""
         if n == len(self.bounds):
@@ -92,9 +101,12 @@ class Obstacle(NamedTuple):
             near = beside(self.nearest, self.constraint.threshold)
             return (
                 f"{who} that measured {metric} {kept} {wanted}, and {near} came nearest{self._cause}loosen that limit, "
-                "widen the space, or search longer"
+                f"widen the space, or search longer{self._others}"
             )
-        return f"{self.kept:,} of {counted(n, 'trial')} kept {metric} {wanted}, but none of them every other limit too"
+        return (
+            f"{self.kept:,} of {counted(n, 'trial')} kept {metric} {wanted}, but none of them every other limit too: "
+            "loosen one of them, widen the space, or search longer"
+        )
 
 
 def obstacles(problem: Problem, courses: Iterable[Course], saved: Sequence[int] | None = None) -> list[Obstacle]:
@@ -108,17 +120,24 @@ def obstacles(problem: Problem, courses: Iterable[Course], saved: Sequence[int] 
     companies: dict[str, list[str]] = {constraint.metric: [] for constraint in problem.constraints}
     again: Counter[str] = Counter()
     for course in some:
-        assert course.checkpoint is not None
-        for constraint, value, error in feasibility.each_value(problem, course.checkpoint):
+        for constraint, value, error in _values(problem, course):
             if value is not None:
                 bounds[constraint.metric].append(feasibility.bound(constraint, value, error))
                 again[constraint.metric] += was_alone(course, constraint.metric)
                 companies[constraint.metric] += filter(None, [company(course, constraint.metric)])
     pairs = zip(problem.constraints, offered, strict=True)
     ran = sum(course.status != "failed" for course in some)  # one whose check raised would have reported
+    unknown = [one.metric for one in problem.limits if not bounds[one.metric]]
     found = [
-        Obstacle(one, ran, bounds[one.metric], bool(maybe), companies[one.metric], again[one.metric])
+        Obstacle(one, ran, bounds[one.metric], bool(maybe), companies[one.metric], again[one.metric], unknown)
         for one, maybe in pairs
         if one.has_limit
     ]
     return sorted(found, key=lambda one: one.ease)
+
+
+def _values(problem: Problem, course: Course) -> Iterator[tuple[Constraint, float | None, float | None]]:
+    """Each constraint, what a trial measured of it where it stands, or else later or at its peak, and the error."""
+    marks = [mark for mark in (course.checkpoint, course.late, course.peak) if mark is not None]
+    for of_one in zip(*(feasibility.each_value(problem, mark) for mark in marks), strict=True):
+        yield next((each for each in of_one if each[1] is not None), of_one[0])

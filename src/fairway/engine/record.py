@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,7 +139,7 @@ class TrialRecord:
             "training_seconds": self.training_seconds,
             "check_seconds": self.check_seconds,
             "reason": self.reason,
-            **{f"note.{name}": note if _is_scalar(note := self.notes.get(name)) else None for name in notes},
+            **{f"note.{name}": _cell(self.notes.get(name)) for name in notes},
         }
 
 
@@ -187,14 +188,15 @@ def unchecked(problem: Problem, course: Course) -> str:
 
 
 def table(records: Sequence[TrialRecord], space: Space, problem: Problem) -> list[dict[str, Any]]:
-    """Trials as rows with the same columns: `error.` of metrics whose error is known, `note.` of notes of one value."""
+    """Trials as rows with the same columns: `error.` of metrics whose error is known, `note.` of notes."""
     errors = [name for name in problem.metrics if any(name in record.errors for record in records)]
-    notes = {name: None for record in records for name, note in record.notes.items() if _is_scalar(note)}
+    notes = {name: None for record in records for name in record.notes}
     return [record.row(space, problem, errors=errors, notes=notes) for record in records]
 
 
-def _is_scalar(note: Any) -> bool:
-    return note is None or isinstance(note, str | int | float)
+def _cell(note: Any) -> Any:
+    """A note as one value: a list or a dict is JSON."""
+    return note if note is None or isinstance(note, str | int | float) else json.dumps(note, default=str)
 
 
 def at_checkpoint(problem: Problem, number: int, params: Mapping[str, Any], checkpoint: Checkpoint) -> Best:

@@ -87,8 +87,10 @@ def to_ship(view: View) -> str:
     number, step = best[0], best[1].step
     if (found.number, found.step) == (number, step):
         return ""
-    failed = any(one.candidate[:2] == (number, step) for one in found.tested)
-    why = "failed its test on fresh rows" if failed else "was not tested on fresh rows"
+    passed = [one.passed for one in found.tested if one.candidate[:2] == (number, step)]
+    why = "was not tested on fresh rows"
+    if passed:
+        why = "passed its test on fresh rows, and so did another one" if passed[0] else "failed its test on fresh rows"
     certified = f"trial {found.number:,} at step {found.step:,}"
     return f"Trial {number:,} at step {step:,} {why}: the certified model is {certified}."
 

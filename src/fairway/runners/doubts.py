@@ -22,6 +22,7 @@ class Doubts:
 
     def __init__(self, owner: Owner, trials: int | None) -> None:
         self._owner, self._said, self._said_crowd = owner, set[str](), False
+        self._few = _FEW if trials else 1  # under a time limit alone, as many as there was time for
         self._looks = {min(n, trials or n) for n in (_FEW, _MANY)} if owner.problem.constraints else set()
 
     def hear(self, notes: Mapping[str, Any]) -> None:
@@ -56,7 +57,7 @@ class Doubts:
 
     def conclude(self, done: int) -> None:
         """Say what stands in the way, now that the run is over, if it found nothing and has said nothing of that."""
-        if done < _FEW or self._said or self._owner.best is not None or not self._owner.problem.limits:
+        if done < self._few or self._said or self._owner.best is not None or not self._owner.problem.limits:
             return
         found = obstacles(self._owner.problem, self._owner.ledger.courses, self._owner.referee.saved)
         logger.warning("nothing is within the limits after %s: %s", counted(done, "trial"), found[0])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from fairway.checks import instance, short
@@ -30,16 +31,26 @@ StartFrom: TypeAlias = Sequence[Earlier | tuple[Earlier, Mapping[str, Value]]]
 """Studies to start from, each alone or with the values that stand for parameters it lacks."""
 
 
-def open_log(storage: str | Log | None, name: str) -> Log:
-    """The log at a database's address, one of the user's own, or a new one in memory."""
+@contextmanager
+def opened_log(storage: str | Log | None, name: str) -> Iterator[Log]:
+    """The log at a database's address, one of the user's own, or a new one in memory.
+
+    If the block refuses to begin a study in it, nothing of that is left in the database.
+    """
     if not isinstance(name, str) or not name:
         raise UsageError(f"name={short(name)}: the name of a study is expected")
-    if isinstance(storage, str):
-        from fairway.storage.sql import Database  # noqa: PLC0415 - SQLAlchemy takes its time to load
+    if not isinstance(storage, str):
+        log: Log = instance("storage", storage, Log, MemoryLog())
+        yield log
+        return
+    from fairway.storage.sql import Database  # noqa: PLC0415 - SQLAlchemy takes its time to load
 
-        return Database(storage).log(name)
-    log: Log = instance("storage", storage, Log, MemoryLog())
-    return log
+    stored = Database(storage).log(name)
+    try:
+        yield stored
+    except UsageError:
+        stored.forget_if_empty()
+        raise
 
 
 def only_study(url: str) -> str:

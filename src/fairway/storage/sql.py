@@ -371,6 +371,12 @@ class SqlLog:
             self._event(Row(*row))
         self._searched = since
 
+    def forget_if_empty(self) -> None:
+        """Remove the study if nobody has written to it."""
+        with self._access.writing() as connection:
+            row = schema.study.c
+            connection.execute(schema.study.delete().where(row.id == self.study, row.length == 0))
+
     # What follows from the first events
 
     def mark(self, position: int) -> str | None:

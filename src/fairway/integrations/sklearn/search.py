@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils._set_output import _safe_set_output
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
@@ -333,9 +334,11 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
         return float(self.scorer_(self.best_estimator_, X, y, **params))
 
     def set_output(self, *, transform: Literal["default", "pandas", "polars"] | None = None) -> ConstrainedSearchCV:
-        """Choose what `transform` returns, as of any transformer."""
+        """Choose what `transform` returns, as of any transformer; in a pipeline, of every step."""
         for model in (self.estimator, getattr(self, "best_estimator_", None)):
-            if model is not None:
+            if isinstance(model, Pipeline):  # of which the last step need not transform
+                model.set_output(transform=transform)
+            elif model is not None:
                 _safe_set_output(model, transform=transform)
         return self
 
