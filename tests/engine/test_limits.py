@@ -251,6 +251,7 @@ def test_a_change_of_limits_is_written_as_json():
     ("added", "limits", "message"),
     [
         ((), {}, r"set_limit\(\) came without a limit"),
+        ((fw.Track("eod"),), {"eod": 0.2}, "eod came twice, as Track and as a number"),
         ((), {"eo": 0.1}, r"set_limit\(eo=0.1\): the study has no limit on 'eo' \(its limits: eod\)"),
         ((), {"auc": 0.9}, "auc is the objective, which stays as it is"),
         ((), {"eod": "0.1"}, r"set_limit\(eod='0.1'\): a finite number is expected, or None to drop the limit"),

@@ -73,6 +73,10 @@ class Limits:
             dropped.discard(metric)
         for one in added:
             self._check_added(objective, one, found)
+            if one.metric in limits:
+                raise UsageError(
+                    f"set_limit: {one.metric} came twice, as {type(one).__name__} and as a number; give one of them"
+                )
             found[one.metric] = replace(one, scale=one.unit) if one.has_limit else one
             dropped.discard(one.metric)
         return Limits(found, frozenset(dropped))
