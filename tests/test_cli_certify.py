@@ -169,7 +169,7 @@ def test_notes_and_errors_are_shown_and_exported(script, url, tmp_path, capsys):
         assert main(["export", url, "hiring", "-o", str(tmp_path / f"trials.{suffix}")]) == 0
     row = json.loads((tmp_path / "trials.json").read_text())[best.number]
     assert (row["error.parity"], row["note.test_accuracy"]) == (best.errors["parity"], 0.75)
-    assert "note.rows" not in row
+    assert row["note.rows"] == "[1, 2]"
     with (tmp_path / "trials.csv").open() as file:
         assert float(list(csv.DictReader(file))[best.number]["error.parity"]) == best.errors["parity"]
 

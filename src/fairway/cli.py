@@ -255,11 +255,12 @@ def _set_limit(options: argparse.Namespace) -> None:
     while (event := view.ledger.limits.change(wanted, at=time.time())) and write(log, [event]) is None:
         view.update()  # somebody else changed them at the same moment
     view.update()
-    said = differences(before, view.ledger.limits.now)
+    changed = differences(before, view.ledger.limits.now)
+    said = changed or ["nothing changed: these limits hold already"]
     best = view.best
     found = "nothing measured so far is within them" if best is None else f"best: trial {best.number}, step {best.step}"
     lines = [line.replace("≤", "<=").replace("≥", ">=") for line in [*said, found]]
-    _answer(options, {"changed": said, "best": None if best is None else asdict(best)}, *lines)
+    _answer(options, {"changed": changed, "best": None if best is None else asdict(best)}, *lines)
 
 
 def _verify(options: argparse.Namespace) -> int:

@@ -70,7 +70,7 @@ def study_lines(view: View, last: int) -> list[str]:
     asked = goal(identity.problem).replace("≤", "<=").replace("≥", ">=")  # which every terminal has
     lines = [
         f"{view.name}: {asked}, seed {identity.seed}",
-        f"{trials} trials: " + ", ".join(f"{n} {status}" for status, n in view.counts.items() if n),
+        f"{counted(trials, 'trial')}: " + ", ".join(f"{n} {status}" for status, n in view.counts.items() if n),
     ]
     if best is None:
         said = " ".join(answer(view))

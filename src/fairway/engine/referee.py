@@ -373,7 +373,7 @@ def _breach(constraint: Constraint, value: float, error: float | None) -> str:
     """How a value breaks its limit, or its bound does."""
     number = feasibility.bound(constraint, value, error)
     sign = "+" if constraint.sign > 0 else "-"
-    measured = f"{value:.4g}" if number == value else f"{number:.4g} ({value:.4g} {sign} margin)"
+    measured = f"{number:.4g} ({value:.4g} {sign} margin)" if constraint.z and number != value else f"{value:.4g}"
     return f"{constraint.metric} {measured} {constraint.breach} {constraint.threshold:g}"
 
 
