@@ -25,7 +25,6 @@ from fairway.engine.journal import write
 from fairway.engine.limits import differences
 from fairway.engine.record import table
 from fairway.engine.verify import verify
-from fairway.engine.what_if import what_if
 from fairway.errors import FairwayError, UsageError
 from fairway.report import certificates, export
 from fairway.report.view import View
@@ -232,7 +231,7 @@ def _answer_study(options: argparse.Namespace, view: View, *, last: int) -> None
 def _what_if(options: argparse.Namespace) -> int:
     limits = dict(_limit(text) for text in options.limits)
     view = View.read(options.url, options.name)
-    found = what_if(view.problem, view.checkpoints, view.courses, limits)
+    found = view.what_if(limits)
     _answer(options, printing.what_if(found), *printing.what_if_lines(found))
     return 0 if found.best is not None else 1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -464,7 +463,9 @@ class Study:
         return [self.owner.named(int(table.number[row]), table.one(row)) for row in on_front(ledger.problem, table)]
 
     def what_if(self, limits: Mapping[str, float | None] | None = None, /, **named: float | None) -> WhatIf:
-        """The best checkpoint under other limits, from the log alone; None drops a limit. Nothing is trained.
+        """The best checkpoint under other limits, from the log alone. Nothing is trained.
+
+        None drops a limit, and a number brings one back that was dropped.
 
         The answer also says how many checkpoints could be better because a limit was never measured there. Pass a
         mapping for metrics whose names are not Python identifiers.
@@ -477,8 +478,7 @@ class Study:
         """
         if not isinstance(limits, Mapping | None):
             raise UsageError(f"what_if({short(limits)}): what_if(eod=0.12) is expected, or what_if({{'eod': 0.12}})")
-        ledger, asked = self.owner.still(), {**(limits or {}), **named}
-        return what_if(ledger.problem, partial(self._checkpoints.read, ledger), ledger.courses, asked)
+        return what_if(self.owner.still(), self._checkpoints, self.log, {**(limits or {}), **named})
 
     @property
     def trials(self) -> list[TrialRecord]:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fairway as fw
+from fairway.cli import main
 from fairway.engine.events import Remeasured, Reported
 from fairway.engine.trade_off import TradeOff
 from fairway.feasibility import Checkpoint
@@ -309,6 +310,24 @@ def test_limits_that_were_added_and_dropped_are_asked_about_too(tmp_path):
     study.set_limit(eod=None)
     assert study.what_if().best == study.best
     assert study.what_if(ms=0.8).best.metrics["ms"] > 0.3
+
+
+def test_a_limit_that_was_dropped_can_be_asked_about(tmp_path, capsys):
+    url = f"sqlite:///{tmp_path}/study.db"
+    limits = [fw.AtMost("eod", 0.1), fw.AtMost("ms", 20.0)]
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), limits, stopper=fw.Never(skip=False), storage=url)
+    for auc, eod, ms in ((0.7, 0.05, 10.0), (0.8, 0.15, 10.0), (0.9, 0.3, 10.0), (0.95, 0.3, 30.0)):
+        study.tell(study.ask(), auc=auc, eod=eod, ms=ms)
+    before = study.what_if(eod=0.2)
+    study.set_limit(eod=None)
+    assert study.best.number == 2
+    found = study.what_if(eod=0.2)
+    assert (found.best, found.best_now.number) == (before.best, 2)
+    assert found.best_now.metrics == {"auc": 0.9, "eod": 0.3, "ms": 10.0}
+    assert study.what_if(eod=0.2, ms=None).best.number == 1
+    assert study.what_if(ms=40.0).best.metrics == {"auc": 0.95, "ms": 30.0}
+    assert main(["what-if", url, "study", "eod=0.2"]) == 0
+    assert "trial 1, step 1" in capsys.readouterr().out
 
 
 def test_a_study_starts_from_one_whose_limits_changed():

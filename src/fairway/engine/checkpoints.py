@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,12 @@ class Checkpoints:
     def __getitem__(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Checkpoints:
         return Checkpoints(*(column[rows] for column in self.columns))
 
+    def of(self, constraints: Sequence[int]) -> Checkpoints:
+        """The same checkpoints with some of the constraints, by their places."""
+        places = list(constraints)
+        some = {name: getattr(self, name)[:, places] for name in ("values", "paid", "errors")}
+        return replace(self, **some)
+
     @property
     def columns(self) -> Sequence[NDArray[Any]]:
         """The columns in their order."""
@@ -65,14 +71,18 @@ class CheckpointReader:
         self._kept = _table([], {}, problem)
         self._ends: dict[int, tuple[float, int, int, int]] = {}  # of the trials in `_kept`
 
-    def read(self, ledger: Ledger) -> Checkpoints:
-        """The checkpoints of all trials that a ledger knows, with the newer values of those measured again."""
+    def read(self, ledger: Ledger, problem: Problem | None = None) -> Checkpoints:
+        """The checkpoints of all trials that a ledger knows, with the newer values of those measured again.
+
+        They have the constraints of its problem, or of another one, such as a problem with limits that were dropped.
+        """
+        problem = problem or ledger.problem
         running, ended, changed = dict[int, int](), dict[int, int](), set[int]()
         again = Counter(number for number, _ in ledger.remeasured.places)
         with self._lock:
-            if self._problem.metrics != ledger.problem.metrics:  # a constraint was added or dropped
-                self._kept, self._ends = _table([], {}, ledger.problem), {}
-            self._problem = ledger.problem
+            if self._problem.metrics != problem.metrics:  # a constraint was added or dropped
+                self._kept, self._ends = _table([], {}, problem), {}
+            self._problem = problem
             for number, course in enumerate(ledger.courses):
                 end = course.ended, course.steps, course.checks, again[number]
                 if self._ends.get(number, end) != end:  # it was given up and revived since, or measured again

@@ -7,7 +7,7 @@ as unknown if no limit that was measured is violated.
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from fairway import feasibility
 from fairway.checks import is_finite, short
-from fairway.engine.checkpoints import Checkpoints
-from fairway.engine.course import Course
+from fairway.engine.checkpoints import CheckpointReader, Checkpoints
 from fairway.engine.front import rows_on_front
+from fairway.engine.ledger import Ledger
+from fairway.engine.log import Log
 from fairway.engine.record import Best, at_checkpoint
 from fairway.errors import UsageError
 from fairway.problem import Constraint, Problem, Track
@@ -141,14 +142,14 @@ def _moved(constraint: Constraint, threshold: Any) -> Constraint:
     return replace(constraint, threshold=float(threshold))
 
 
-def what_if(
-    problem: Problem, read: Callable[[], Checkpoints], courses: Sequence[Course], limits: Mapping[str, Any]
-) -> WhatIf:
-    """The best of all checkpoints with some of a problem's limits moved, or dropped if None."""
+def what_if(ledger: Ledger, reader: CheckpointReader, log: Log, limits: Mapping[str, Any]) -> WhatIf:
+    """The best of all checkpoints with some of a study's limits moved, brought back if dropped, or dropped if None."""
+    own, now = ledger.problem, ledger.limits.now
+    back = {metric for metric, threshold in limits.items() if metric in now.dropped and threshold is not None}
+    problem = replace(now, dropped=now.dropped - back).problem(own) if back else own
     asked, left = with_limits(problem, limits)
-    table = read()
-    some = replace(table, values=table.values[:, left], paid=table.paid[:, left], errors=table.errors[:, left])
-    found, unknown_best = search(asked, some), None
+    table = CheckpointReader(log, problem).read(ledger, problem) if back else reader.read(ledger)
+    found, unknown_best = search(asked, table.of(left)), None
     if len(found.unknown):
         losses = asked.objective.sign * table.objective[found.unknown]
         unknown_best = float(asked.objective.sign * losses.min())
@@ -157,12 +158,13 @@ def what_if(
         if row is None:
             return None
         k = int(table.number[row])
-        return at_checkpoint(problem, k, courses[k].params, table.one(row))
+        return at_checkpoint(problem, k, ledger.courses[k].params, table.one(row))
 
+    ours = [i for i, one in enumerate(problem.constraints) if one.metric not in back]
     return WhatIf(
         problem=asked,
         best=best(found.best),
-        best_now=best(search(problem, table).best),
+        best_now=best(search(own, table.of(ours)).best),
         checkpoints=len(table),
         unknown=len(found.unknown),
         unknown_best=unknown_best,

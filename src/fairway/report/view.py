@@ -26,6 +26,7 @@ from fairway.engine.log import Log
 from fairway.engine.record import TrialRecord
 from fairway.engine.snapshot import restore
 from fairway.engine.soundness import fitting
+from fairway.engine.what_if import WhatIf, what_if
 from fairway.errors import StorageError, UsageError
 from fairway.problem import Problem
 from fairway.space import Space
@@ -222,6 +223,10 @@ class View:
     def checkpoints(self) -> Checkpoints:
         """Every checkpoint, whatever its constraints; those of trials that ended are read once."""
         return self._checkpoints.read(self.ledger)
+
+    def what_if(self, limits: Mapping[str, Any]) -> WhatIf:
+        """The best checkpoint under other limits."""
+        return what_if(self.ledger, self._checkpoints, self.log, limits)
 
     def curves(self, numbers: Collection[int]) -> dict[int, Curve]:
         """What some trials reported, by number; those that reported nothing are left out."""
