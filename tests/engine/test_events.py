@@ -26,7 +26,20 @@ def test_events_survive_json(stopper, acts):
     assert fingerprint(reopen(study, log)) == fingerprint(study)
 
 
-@pytest.mark.parametrize("data", [{"event": "Exploded"}, {"event": []}, {"event": "Asked"}, {"event": "Reported"}, {}])
+SURVEYED = {"event": "Surveyed", "number": 0, "objective": [0.5], "values": [[0.1]], "errors": [[None]], "cuts": True}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"event": "Exploded"},
+        {"event": []},
+        {"event": "Asked"},
+        {"event": "Reported"},
+        {},
+        {**SURVEYED, "step": [[[]]]},
+    ],
+)
 def test_what_is_no_event_is_refused_with_a_sentence(data):
     with pytest.raises(fw.UsageError, match="no event of a fairway log"):
         from_json(data)

@@ -86,6 +86,7 @@ def from_json(data: Mapping[str, Any]) -> Event:
             content |= {name: float(content[name]) for name in ("value", "threshold")}
             content |= {name: int(content[name]) for name in ("worker", "finished")}
         if kind is Surveyed:
+            content["step"] = [int(step) for step in content["step"]]
             content["objective"] = [float(value) for value in content["objective"]]
             content["values"] = [[float(value) for value in row] for row in content["values"]]
             content["errors"] = [_numbers(row) for row in content["errors"]]
