@@ -168,6 +168,7 @@ def test_the_rows_needed_grow_with_the_square_of_the_distance():
         (lambda: from_json({"kind": "rows"}), "kind='rows'"),
         (lambda: from_json([]), "what to_json returned"),
         (lambda: from_json({"kind": "mean"}), "mean evidence cannot be read"),
+        (lambda: from_json({**EVERY["decisions"][0].to_json(), "groups": [["a"], "b"]}), "evidence cannot be read"),
         (lambda: Exact("big"), "a number is expected"),
         (lambda: Quantile([]), "times is empty"),
         (lambda: Quantile([1.0], 95), "did you mean 0.95"),

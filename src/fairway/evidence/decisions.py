@@ -219,6 +219,8 @@ class Decisions(Evidence):
         rows: dict[str, Any] | None = data["per_row"]
         per_row = rows and _Rows(*(None if of is None else np.array(of) for of in rows.values()))  # type: ignore[arg-type]
         n, k = (np.array(data[name], float) for name in ("cell_rows", "cell_positive"))
+        if not all(isinstance(group, str) for group in data["groups"]):
+            raise TypeError("the name of a group is no text")
         self._keep(data["metric"], tuple(data["groups"]), n, k, per_row or None, data["rows"], data["digest"])
 
 
