@@ -113,7 +113,7 @@ def test_what_a_killed_writer_left_beside_the_file_is_read_too(folder):
     assert (folder / "study.db-wal").stat().st_size
     codes, lines, _, _ = read(file, "study")
     assert codes == ALL_FINE
-    assert "1 trials: 1 completed" in lines
+    assert "1 trial: 1 completed" in lines
 
 
 def test_an_older_schema_is_read_as_it_is(folder):
