@@ -233,9 +233,9 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True)
 class Remeasured:
-    """The best checkpoint was measured again at the end of a run, when no other worker ran; these values hold.
+    """A checkpoint was measured again at the end of a run, when no other worker ran; these values hold.
 
-    `checkpoint`, `peak` and `late` are what `Told` said of the trial, as they are now.
+    It was the best, or the nearest where nothing was within the limits. `checkpoint`, `peak` and `late` are what `Told` said of the trial, as they are now.
     """
 
     number: int

@@ -3,8 +3,8 @@
 A study keeps numbers, not models, so the best trial is trained again in this process, up to its best step, as `rebuild`
 does. If it breaks its limit now, the next best follows, until one holds or none is left. Where nothing is within the
 limits, the nearest is measured again that breaks no other. If others use the machine then too, a worse value does not
-count. Each measurement is in the log before the next begins, so a run that is killed on the
-way has lost nothing; the next one continues.
+count. Each measurement is in the log before the next begins, so a run that is killed on the way has lost nothing; the
+next one continues.
 """
 
 from __future__ import annotations
