@@ -235,7 +235,8 @@ class Surveyed:
 class Remeasured:
     """A checkpoint was measured again at the end of a run, when no other worker ran; these values hold.
 
-    It was the best, or the nearest where nothing was within the limits. `checkpoint`, `peak` and `late` are what `Told` said of the trial, as they are now.
+    It was the best, or the nearest where nothing was within the limits. `checkpoint`, `peak` and `late` are what `Told`
+    said of the trial, as they are now.
     """
 
     number: int
