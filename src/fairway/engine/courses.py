@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, overload
 
 from fairway.engine.course import Course
@@ -23,6 +24,7 @@ _UNPACKED = 64  # blocks that are kept unpacked after somebody looked
 NAMES = tuple(item.name for item in fields(Course))
 """What is kept of a trial, in this order."""
 
+_VALUES = attrgetter(*NAMES)
 _CHECKPOINTS = tuple(NAMES.index(name) for name in ("checkpoint", "peak", "late"))
 _OCTAVES, _LOWS, _HALFWAY, _MEANS, _FRONT = (
     NAMES.index(name) for name in ("by_octave", "lows", "halfway", "means", "front")
@@ -137,7 +139,7 @@ def unpack(packed: bytes) -> tuple[Course, ...]:
 
 def to_json(course: Course) -> list[Any]:
     """A course as plain values in the order of its fields; a checkpoint that repeats another is that one's place."""
-    row = [getattr(course, name) for name in NAMES]
+    row = list(_VALUES(course))
     first = row[_CHECKPOINTS[0]]
     for i in _CHECKPOINTS[1:]:
         if row[i] is not None and row[i] == first:

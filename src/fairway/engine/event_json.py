@@ -142,7 +142,9 @@ def _plain(value: Any) -> Any:
 
 
 def _plain_other(value: Any) -> Any:
-    """What Python's own encoder does not know."""
+    """What Python's own encoder does not know; it refuses numbers that JSON lacks by itself."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     plain = _plain(value)
     if plain is value:
         raise TypeError(f"{value!r} is not plain")

@@ -38,6 +38,7 @@ class Presence:
 
     def __init__(self, path: Path, shown: str) -> None:
         self._path, self._shown = path, shown
+        self._name = str(path)
         self._size = 0  # at the last look
         try:
             self._opened: tuple[int, int] | None = mark(path)
@@ -50,7 +51,7 @@ class Presence:
             return
         before = self._size  # of an earlier look: while this one lasts, other threads look at a file that grows
         try:
-            found = os.stat(self._path)  # noqa: PTH116 - every ask and tell looks, and this takes half as long
+            found = os.stat(self._name)  # noqa: PTH116 - every ask and tell looks, and this takes half as long
             is_cut = found.st_size < before and found.st_size < _expected_size(self._path)
         except (FileNotFoundError, NotADirectoryError):
             raise StorageError(f"{self._shown} was deleted while the study ran; {KEPT}") from None
