@@ -148,9 +148,11 @@ def test_a_server_that_is_away_ends_no_search(monkeypatch, caplog):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     study = make("away")
     with caplog.at_level(logging.WARNING, "fairway"):
-        study.optimize(train, trials=3, callbacks=[MLflowTracker("credit", tracking_uri="http://127.0.0.1:9")])
+        away = MLflowTracker("credit", tracking_uri="http://me:secret@127.0.0.1:9")
+        study.optimize(train, trials=3, callbacks=[away])
     assert study.ended == "3 trials were run"
-    said = [text for text in caplog.messages if text.startswith("the callback MLflowTracker failed")]
+    named = "the callback MLflowTracker at http://me:***@127.0.0.1:9 failed"
+    said = [text for text in caplog.messages if text.startswith(named)]
     assert len(said) == 2  # the first with its reason, and how often it failed
 
 
@@ -164,7 +166,7 @@ def test_a_server_that_never_answers_holds_up_no_trial(monkeypatch, caplog):
         with caplog.at_level(logging.WARNING, "fairway"):
             study.optimize(train, trials=3, callbacks=[MLflowTracker("credit", tracking_uri=address)])
     assert study.ended == "3 trials were run"
-    assert any("the callback MLflowTracker has not returned" in text for text in caplog.messages)
+    assert any(f"the callback MLflowTracker at {address} has not returned" in text for text in caplog.messages)
     for thread in threading.enumerate():  # its connection was closed above
         if thread.name == "fairway callback MLflowTracker":
             thread.join(30)

@@ -142,6 +142,19 @@ def test_a_callback_that_raises_is_told_of_once_and_called_again(make_study, cap
     assert sums == "the callback Broken failed 3 times in this run"
 
 
+def test_a_callback_whose_name_raises_ends_no_run(make_study, caplog):
+    class Nameless(fw.Callback):
+        def __str__(self):
+            raise RuntimeError("no name")
+
+        def on_run_end(self, study, reason):
+            raise OSError("no server")
+
+    with caplog.at_level(logging.WARNING):
+        make_study().optimize(lambda trial: {"auc": 0.5, "eod": 0.1}, trials=3, callbacks=[Nameless()])
+    assert caplog.messages[0].startswith("the callback Nameless failed in on_run_end: OSError: no server")
+
+
 def test_a_callback_that_hangs_holds_up_no_trial_and_is_given_up(make_study, monkeypatch, caplog):
     monkeypatch.setattr(callbacks, "_PATIENCE_SECONDS", 0.2)
     released = threading.Event()

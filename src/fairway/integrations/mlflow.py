@@ -16,6 +16,7 @@ from fairway.engine.events import Status
 from fairway.engine.record import Best
 from fairway.errors import MissingDependency, UsageError
 from fairway.integrations.tracking import Entry, Tracker, described, measured_at
+from fairway.storage.access import public
 from fairway.study import Study
 
 try:
@@ -57,6 +58,10 @@ class MLflowTracker(Tracker):
         self._client: Any = None
         self._tag = self._experiment = self._run = ""  # of the study; the others' ids
         self._begun: dict[int, str] = {}  # runs of trials that are not logged to their end
+
+    def __str__(self) -> str:
+        """With the address, which a message about a server should name."""
+        return super().__str__() if self._uri is None else f"{super().__str__()} at {public(self._uri)}"
 
     @property
     def run_id(self) -> str:

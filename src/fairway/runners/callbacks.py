@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from fairway.engine.owner import Owner
@@ -49,6 +49,10 @@ class Callback:
     trial 1: loss 0.026
     5 trials were run
     """
+
+    def __str__(self) -> str:
+        """What messages call it."""
+        return type(self).__name__
 
     # `study: Any`, since a study is built on this module. A subclass may say `fw.Study`.
 
@@ -132,10 +136,14 @@ class _Messenger:
 
     def __init__(self, study: Any, callback: Callback) -> None:
         self._study, self._callback, self._name = study, callback, type(callback).__name__
+        with suppress(Exception):  # nothing that a callback does ends a run
+            self._name = shown(str(callback), 200)
         self.calls: queue.SimpleQueue[tuple[str, tuple[Any, ...]] | None] = queue.SimpleQueue()  # None: the last
         self.dismissed = False
         self._call, self._since, self._failures = "", 0.0, 0
-        self._thread = threading.Thread(target=self._work, name=f"fairway callback {self._name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._work, name=f"fairway callback {type(callback).__name__}", daemon=True
+        )
         self._thread.start()
 
     def _work(self) -> None:
