@@ -1,4 +1,4 @@
-"""fairway's words for what users of Optuna type first: a hint in the error, and no second way to do it."""
+"""fairway's words for what users of its peers type first: a hint in the error, and no second way to do it."""
 
 from __future__ import annotations
 
@@ -40,6 +40,13 @@ OPTIMIZE = {
     "n_jobs": "workers=",
     "show_progress_bar": "progress=",
 }
+SEARCH = {
+    "param_distributions": "space=",
+    "param_grid": "space=",
+    "n_iter": "trials=",
+    "n_jobs": "workers=",
+    "verbose": "progress=",
+}
 
 
 def missing(what: str, name: str, hint: str | None) -> AttributeError:
@@ -77,10 +84,12 @@ def hinting(hints: Mapping[str, str]) -> Callable[[Callable[_Given, _Made]], Cal
     """Have a function say fairway's word for keyword arguments that it does not have."""
 
     def decorate(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+        called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+
         @wraps(function)
         def call(*given: _Given.args, **named: _Given.kwargs) -> _Made:
             for name in named.keys() & hints.keys():
-                raise TypeError(f"{function.__name__}() has no argument {name!r}: write {hints[name]}")
+                raise TypeError(f"{called}() has no argument {name!r}: write {hints[name]}")
             return function(*given, **named)
 
         return call

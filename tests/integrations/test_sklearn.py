@@ -437,13 +437,23 @@ def test_ctrl_c_is_raised_and_what_was_found_is_kept(limit):
         return tree.score(data, truth)
 
     found = search(scoring=interrupted, constraints=[fw.AtMost("leaves", limit)], stopper=fw.Never())
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as raised:
         found.fit(X[SMALL], Y[SMALL])
     assert found.study_.ended == "interrupted"
     assert len(found.cv_results_["params"]) == len(found.study_.trials) == 6
     assert hasattr(found, "best_params_") == (limit == 6)
+    assert raised.value.__notes__[-1] == "fairway: study_ and cv_results_ have what was found so far"
     with pytest.raises(NotFittedError):
         found.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("named", "ours"), [("n_jobs", "workers"), ("n_iter", "trials"), ("param_grid", "space"), ("verbose", "progress")]
+)
+def test_words_of_scikit_learn_are_answered_with_ours(named, ours):
+    said = rf"ConstrainedSearchCV\(\) has no argument '{named}': write {ours}="
+    with pytest.raises(TypeError, match=said):
+        ConstrainedSearchCV(DecisionTreeClassifier(), {"max_depth": fw.Int(1, 4)}, **{named: 2})
 
 
 def test_a_search_that_had_no_time_says_so():
@@ -653,7 +663,7 @@ def test_callbacks_are_told_of_every_configuration():
 
     told = Ends()
     search(trials=4, callbacks=[told]).fit(X[SMALL], Y[SMALL])
-    assert (told.numbers, told.why) == ([0, 1, 2, 3], ["4 trials were run"])
+    assert (told.numbers, told.why) == ([0, 1, 2, 3], ["the study has 4 trials"])
 
 
 def test_transformers_give_the_output_that_was_asked_for():

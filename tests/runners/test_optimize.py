@@ -253,7 +253,7 @@ class TestOptimize:
         with pytest.raises(KeyboardInterrupt) as raised:
             study.optimize(interrupted, trials=10, backend=backend)
         kept = "fairway: the study keeps 3 trials, and the best is trial 1: auc 0.04543, eod 0.02272"
-        assert raised.value.__notes__ == [f"{kept}; call optimize again to continue"]
+        assert raised.value.__notes__ == [f"{kept}; study.optimize continues"]
         assert study.ended == "interrupted"
         assert [trial.status for trial in study.trials] == ["completed", "completed", "failed"]
         assert study.trials[2].reason == "interrupted"

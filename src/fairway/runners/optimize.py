@@ -99,7 +99,7 @@ def _kept(owner: Owner) -> str:
     found = "nothing is within the limits so far" if owner.problem.limits else "nothing was measured so far"
     if best is not None:
         found = f"the best is trial {best.number}: {measured(best.metrics.keys(), best.metrics.values(), best.errors)}"
-    return f"fairway: the study keeps {trials}, and {found}; call optimize again to continue"
+    return f"fairway: the study keeps {trials}, and {found}; study.optimize continues"
 
 
 class LocalHand(Hand):

@@ -17,6 +17,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routi
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from fairway import hints
 from fairway.checks import whole
 from fairway.engine.certificate import Certificate
 from fairway.engine.obstacles import obstacles
@@ -107,6 +108,7 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
     (0.93, True)
     """
 
+    @hints.hinting(hints.SEARCH)
     def __init__(
         self,
         estimator: Any,
@@ -188,10 +190,12 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
             self._search(study, work)
         except StudyFailed as failed:
             raise (failed.__cause__ or failed) from None
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             self.cv_results_ = results_of(study, self.n_splits_, self._options)
             if study.best is not None:
                 self._choose(study.best)
+            later = "" if self.storage is None else "; fit on the same rows continues"
+            interrupt.add_note(f"fairway: study_ and cv_results_ have what was found so far{later}")
             raise
         undefined = max((record.notes.get("undefined", 0) for record in study.trials), default=0)
         if undefined:
@@ -210,17 +214,14 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
 
     def _search(self, study: Study, work: CrossValidation) -> None:
         """Run the configurations that are missing."""
-        done = sum(n for status, n in study.counts.items() if status != "running")
-        left = None if self.trials is None else whole(self.trials, "trials") - done
-        if left is None or left > 0:
-            study.optimize(
-                work,
-                trials=left,
-                timeout=self.timeout,
-                workers=self.workers,
-                callbacks=self.callbacks,
-                progress=self.progress,
-            )
+        study.optimize(
+            work,
+            total=None if self.trials is None else whole(self.trials, "trials"),
+            timeout=self.timeout,
+            workers=self.workers,
+            callbacks=self.callbacks,
+            progress=self.progress,
+        )
 
     def _choose(self, chosen: Best | Certificate) -> None:
         """Take a configuration as the best."""
