@@ -43,7 +43,7 @@ def by_definition(curves, *, keep, spacing, trust, persistence):
     best, checks, finders, back, doublings, verdicts, seen, spent = -math.inf, 0, 0, 0, 0.0, [], {}, 0
     beyond, kept_to = [], set()  # (step, violation, loss) of those beyond their limits; (trial, step) of the others
     for number, curve in enumerate(curves):
-        trial, broken, found, excess, checked, waits_to = [], None, False, 0.0, 0, 0.0
+        trial, broken, found, excess, checked, waits_to, falls = [], None, False, 0.0, 0, 0.0, False
         seen[number] = {}
         for t, (auc, limits) in enumerate(curve, start=1):
             seen[number][t] = auc
@@ -61,27 +61,27 @@ def by_definition(curves, *, keep, spacing, trust, persistence):
                     best, broken, found = auc, None, True
                 elif broken is None:
                     broken = t
-            if broken is not None:
-                doublings += math.log2(t / (t - 1)) if t > broken else 0.0
-                new_trial, going_on = max(finders, 1) / spent, (back + 1) / (doublings + 1) / t
-                stop = persistence * going_on < new_trial - 1e-9
             if t in rungs:
                 trusted = (step for step in rungs if trusted_by_definition(seen, rungs, step, trust))
                 first = next(trusted, math.inf)
-                is_far = False  # among those that violate most
+                near = True  # not among those that violate most
                 if not excess:
                     kept_to.add((number, t))
                 if excess:
                     beyond.append((t, excess, -auc))
                     worse = sorted(other[1:] for other in beyond if other[0] == t)
                     kept = max(1, math.floor(len(worse) * keep + 1e-9))
-                    is_far = (excess, -auc) > worse[kept - 1]
+                    near = (excess, -auc) <= worse[kept - 1]
                 probes = (number < 6 or number % 8 == 0) and t < 3 * first
-                if not probes and (auc < best or is_far) and trusted_by_definition(seen, rungs, t, trust):
+                if not probes and (auc < best or not near) and trusted_by_definition(seen, rungs, t, trust):
                     those = [k for k in seen if t in seen[k] and (excess or (k, t) in kept_to)]
                     peers = sorted((seen[k][t] for k in those), reverse=True)
                     kept = max(1, math.floor(len(peers) * keep + 1e-9))
-                    stop = stop or auc < peers[kept - 1]
+                    stop = auc < peers[kept - 1]
+            if broken is not None:
+                doublings += math.log2(t / (t - 1)) if t > broken else 0.0
+                new_trial, going_on = max(finders, 1) / spent, (back + 1) / (doublings + 1) / t
+                stop = stop or (persistence * going_on < new_trial - 1e-9 and not (near and falls))
             trial.append(stop and t < len(curve))
             if trial[-1]:
                 break
@@ -178,6 +178,16 @@ def test_where_trials_come_back_they_are_let_go_on():
     ]
     lengths = [len(trial) for trial in run_curves(study_of(fw.Pilot(interval=1)), comes_back)]
     assert sum(length == 30 for length in lengths) >= 18
+
+
+def test_what_is_near_its_limit_and_falls_is_not_given_up_where_others_never_came_back():
+    stays = [curve([0.5 + k / 1000 + t / 100 for t in range(30)], [0.1] * 3 + [0.8] * 27) for k in range(20)]
+    falls = curve([0.6 + t / 100 for t in range(30)], [0.6 - t / 100 for t in range(30)])
+    far = curve([0.6 + t / 100 for t in range(30)], [1.0 - t / 100 for t in range(30)])
+    lengths = [len(trial) for trial in run_curves(study_of(fw.Pilot(interval=1)), [*stays, far, falls])]
+    assert max(lengths[15:20]) < 8
+    assert lengths[20] < 8
+    assert lengths[21] == 30
 
 
 def test_it_never_stops_what_is_as_good_as_the_best_feasible_by_its_rank():

@@ -33,7 +33,7 @@ from fairway.logs import logger
 from fairway.problem import Problem
 from fairway.space import Space
 
-VERSION = "5"
+VERSION = "6"
 """Of what a snapshot says under its names; raise it when a stopper's state changes between releases."""
 
 _PLAIN = (

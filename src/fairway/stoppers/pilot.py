@@ -167,18 +167,18 @@ class _PilotState(StopperState):
         """Enter the rung that was reached; why the trial stops there, or None."""
         rungs, rung = self._rungs, self._enter(course, step)
         rank, n = self._rank(course, rung, loss)
-        may_be_feasible = True  # it violates nothing, as far as is known, or less than most that do
+        course.near = True
         if course.violation:  # ranked even if unused now: another replica may know less, or more
             infeasible = self._infeasible[rung]
             place, m = infeasible.add(course.violation, loss), len(infeasible)
-            may_be_feasible = m - place < self._kept(m)
+            course.near = m - place < self._kept(m)
         if rungs.is_probe(number):
             rungs.learn(number, rung, loss, course.losses)
             if rungs.steps[rung] < rungs.probed_to:
                 return None
         if not rungs.is_trusted(rung):
             return None
-        if may_be_feasible and loss <= self._best(course):  # infinite while there is none
+        if course.near and loss <= self._best(course):  # infinite while there is none
             return None
         return self._verdict(rung, rank, n)
 

@@ -7,6 +7,9 @@ promises `persistence` times more:
 
     persistence * (R + 1) / (D + 1) < c * max(I, 1) / C
 
+That takes all infeasible trials for alike. One that shows hope of its own is not stopped so: its violation fell between
+its last two checks, and at its last rung it was among the nearest to their limits.
+
 When it is worth asking again is read off the trial's own checks: while its violation falls, it is not checked for half
 of the steps after which the violation would be gone at that pace.
 
@@ -27,6 +30,8 @@ class Limits:
 
     cost: int = 0  # training and checks
     violation: float = 0.0  # at the last check
+    falls: bool = False  # the violation, from the check before
+    near: bool = False  # at its last rung it violated nothing, or less than most that did
     checked_at: int = 0  # the step of the last check; 0 if there was none
     next_check: float = 0.0  # the step before which it is not checked again
     violated_since: int = 0  # step; 0 if the last check was valid
@@ -62,7 +67,7 @@ class Recoveries:
         if not self._constrained:
             return
         if violation is not None:
-            trial.next_check = _next_check(trial, step, violation)
+            trial.falls, trial.next_check = 0.0 < violation < trial.violation, _next_check(trial, step, violation)
             trial.violation, trial.checked_at = violation, step
         if violation == 0.0:
             self._recoveries += trial.violated_since > 0
@@ -76,8 +81,8 @@ class Recoveries:
             trial.counted_to = step
 
     def why_hopeless(self, trial: Limits) -> str | None:
-        """Why an infeasible trial stops: the inequality above, in integers; None if it continues."""
-        if not trial.violated_since:
+        """Why an infeasible trial stops that shows no hope: the inequality, in integers; None if it continues."""
+        if not trial.violated_since or (trial.falls and trial.near):
             return None
         promise = self._persistence * (self._recoveries + 1) * self.cost * _DOUBLING
         if promise >= max(self._ever_feasible, 1) * trial.cost * (self._doublings + _DOUBLING):
