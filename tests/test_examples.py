@@ -42,7 +42,7 @@ def test_a_small_and_fast_forest_is_found_and_weighed():
 
 def test_a_cross_validated_search_ends_and_says_why():
     out = run("cross_validated_forest.py", "--trials", "8", "--workers", "1").splitlines()
-    assert out[0] == "Ended after 8 of 8 configurations: 8 trials were run."
+    assert out[0] == "Ended after 8 of 8 configurations: the study has 8 trials."
     assert re.match(r"\d+ of 80 folds were run", out[1])
     assert float(re.search(r"accuracy ([\d.]+), (\d+) nodes", out[2])[1]) > 0.5
     assert int(re.search(r"(\d+) nodes", out[2])[1]) <= 3000
