@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from contextlib import contextmanager
 
@@ -16,6 +17,7 @@ import pytest
 import fairway as fw
 from fairway.engine.events import Revived
 from fairway.engine.verify import verify
+from fairway.storage import schema
 from fairway.storage.processes import began, machine
 from fairway.storage.sql import Database
 from tests import faults
@@ -232,3 +234,26 @@ class TestAnotherMachine:
         assert other.log.leases.lost([0, further]) == set()
         study.owner.dismiss(further)
         assert other.log.leases.lost([0, further]) == {further}
+
+
+def test_a_sign_of_life_whose_first_try_commits_at_this_moment_is_no_error(server):
+    study = open_study(faults.make_database(server))
+    database = study.log.leases._access
+    errors = []
+
+    def attend():
+        try:
+            study.log.leases.attend(7)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a fault
+            errors.append(error)
+
+    with database.engine.begin() as first:  # as if its answer was lost, and the server had not heard of that
+        first.execute(schema.worker.insert().values(study=1, worker=7, machine="", process=1, beat=0.0))
+        again = threading.Thread(target=attend)
+        again.start()
+        with within(30):
+            while not first.exec_driver_sql("SELECT count(*) FROM pg_locks WHERE NOT granted").scalar():
+                time.sleep(0.02)
+    again.join(30)
+    assert errors == []
+    assert study.log.leases.lost([7]) == set()

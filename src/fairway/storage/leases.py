@@ -13,6 +13,7 @@ import os
 import time
 import weakref
 from collections.abc import Collection
+from importlib import import_module
 
 import sqlalchemy as sa
 
@@ -45,10 +46,11 @@ class SqlLeases:
     def attend(self, worker: int) -> None:
         process = os.getpid()
         where = machine() + _SINCE + (began(process) or "")
-        mine = {"study": self._study, "worker": worker, "machine": where, "process": process}
-        with self._access.writing() as connection:
-            connection.execute(schema.worker.delete().where(_of(self._study, [worker])))  # of a try that seemed to fail
-            connection.execute(schema.worker.insert().values(**mine, beat=self._access.now))
+        mine = {"machine": where, "process": process, "beat": self._access.now}
+        dialect = import_module(f"sqlalchemy.dialects.{self._access.engine.dialect.name}")  # only what it is loads
+        insert = dialect.insert(schema.worker).values(study=self._study, worker=worker, **mine)
+        with self._access.writing() as connection:  # over that of a try that seemed to fail, or commits at this moment
+            connection.execute(insert.on_conflict_do_update(index_elements=["study", "worker"], set_=mine))
         self._attended.append(worker)
         self._hold()
 
