@@ -16,8 +16,8 @@ ROWS = [
 
 def test_cells_that_begin_like_a_formula_follow_an_apostrophe_and_numbers_stay_numbers(tmp_path):
     path = tmp_path / "trials.csv"
-    assert export.write(path, ROWS) == ["3 cells began like formulas: they follow an apostrophe (')"]
-    assert path.read_text().splitlines()[1:] == ["0,-0.5,-1,'=1+1,'@SUM(A1),1", "1,,+1.5e3,'-x,a\tb,1"]
+    assert export.write(path, ROWS) == ["4 cells began like formulas: they follow an apostrophe (')"]
+    assert path.read_text().splitlines()[1:] == ["0,-0.5,-1,'=1+1,'@SUM(A1),1", "1,,'+1.5e3,'-x,a\tb,1"]
 
 
 def test_half_a_character_is_written_as_its_number_and_that_is_said(tmp_path):

@@ -236,24 +236,38 @@ class TestAnotherMachine:
         assert other.log.leases.lost([0, further]) == {further}
 
 
+def meanwhile(study, row, call):
+    """Something that is called while another connection has written a row, and not yet committed it; what it raised."""
+    raised = []
+
+    def work():
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the test says what it should be
+            raised.append(error)
+
+    with study.log.leases._access.engine.begin() as other:
+        other.execute(row)
+        thread = threading.Thread(target=work)
+        thread.start()
+        with within(30):
+            while not other.exec_driver_sql("SELECT count(*) FROM pg_locks WHERE NOT granted").scalar():
+                time.sleep(0.02)
+    thread.join(30)
+    return raised
+
+
 def test_a_sign_of_life_whose_first_try_commits_at_this_moment_is_no_error(server):
     study = open_study(faults.make_database(server))
-    database = study.log.leases._access
-    errors = []
-
-    def attend():
-        try:
-            study.log.leases.attend(7)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is a fault
-            errors.append(error)
-
-    with database.engine.begin() as first:  # as if its answer was lost, and the server had not heard of that
-        first.execute(schema.worker.insert().values(study=1, worker=7, machine="", process=1, beat=0.0))
-        again = threading.Thread(target=attend)
-        again.start()
-        with within(30):
-            while not first.exec_driver_sql("SELECT count(*) FROM pg_locks WHERE NOT granted").scalar():
-                time.sleep(0.02)
-    again.join(30)
-    assert errors == []
+    first = schema.worker.insert().values(study=1, worker=7, machine="", process=1, beat=0.0)
+    assert meanwhile(study, first, lambda: study.log.leases.attend(7)) == []
     assert study.log.leases.lost([7]) == set()
+
+
+def test_of_two_owners_that_keep_a_snapshot_at_once_the_second_leaves_it(server):
+    study = open_study(faults.make_database(server))
+    study.log.keep({"old": b""})
+    theirs = schema.snapshot.insert().values(study=1, part="head", digest="", body=b"")
+    (error,) = meanwhile(study, theirs, lambda: study.log.keep({"head": b"mine"}))
+    assert isinstance(error, fw.StorageError)
+    assert str(error).endswith("another process keeps a snapshot at this moment")

@@ -20,7 +20,7 @@ from fairway.report import files
 from fairway.text import counted, shown
 
 _FORMULA = tuple("=+-@\t\r")  # what a spreadsheet takes for the start of one
-_NUMBER = re.compile(r"[+-]?\d+([.]\d*)?(e[+-]?\d+)?", re.IGNORECASE)  # which is harmless
+_NUMBER = re.compile(r"-\d+([.]\d*)?(e[+-]?\d+)?", re.IGNORECASE)  # which is harmless
 _EXACT = 2**53  # whole numbers up to here are the same as floats
 
 Row = Mapping[str, Any]

@@ -6,7 +6,9 @@ import hashlib
 from collections.abc import Collection, Mapping
 
 import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
 
+from fairway.errors import StorageError
 from fairway.storage import schema
 from fairway.storage.access import Access
 
@@ -18,20 +20,23 @@ def keep(access: Access, study: int, parts: Mapping[str, bytes]) -> None:
     table = schema.snapshot
     table.create(access.engine, checkfirst=True)  # an older database has none
     digests = {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
-    with access.writing() as connection:
-        there = sa.select(table.c.part, table.c.digest).where(table.c.study == study)
-        known = {str(name): str(digest) for name, digest in connection.execute(there)}
-        stale = [name for name, digest in known.items() if digests.get(name) != digest]
-        for i in range(0, len(stale), _AT_ONCE):
-            these = table.c.part.in_(stale[i : i + _AT_ONCE])
-            connection.execute(table.delete().where(table.c.study == study, these))
-        rows = [
-            {"study": study, "part": name, "digest": digest, "body": parts[name]}
-            for name, digest in digests.items()
-            if known.get(name) != digest
-        ]
-        if rows:
-            connection.execute(table.insert(), rows)
+    try:
+        with access.writing() as connection:
+            there = sa.select(table.c.part, table.c.digest).where(table.c.study == study)
+            known = {str(name): str(digest) for name, digest in connection.execute(there)}
+            stale = [name for name, digest in known.items() if digests.get(name) != digest]
+            for i in range(0, len(stale), _AT_ONCE):
+                these = table.c.part.in_(stale[i : i + _AT_ONCE])
+                connection.execute(table.delete().where(table.c.study == study, these))
+            rows = [
+                {"study": study, "part": name, "digest": digest, "body": parts[name]}
+                for name, digest in digests.items()
+                if known.get(name) != digest
+            ]
+            if rows:
+                connection.execute(table.insert(), rows)
+    except IntegrityError as error:
+        raise StorageError(f"{access.shown}: another process keeps a snapshot at this moment") from error
 
 
 def kept(access: Access, study: int, names: Collection[str] | None = None) -> Mapping[str, bytes]:
