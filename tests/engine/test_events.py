@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 
 import fairway as fw
 from fairway.engine.event_json import from_json, to_json, to_text
-from fairway.engine.events import Judged
+from fairway.engine.events import Judged, Told
 from fairway.storage.memory import MemoryLog
 from fairway.terminators.terminator import Verdict
 from tests.conftest import LINE
@@ -56,14 +57,21 @@ def test_numbers_that_json_lacks_are_written_as_text():
     assert '"value":"nan","threshold":"-inf"' in to_text(said)
 
 
+def test_what_has_its_default_is_left_out_and_older_logs_that_have_it_are_read():
+    short, whole = Told(3, "completed", "", 1.0, 0, 7), {"peak": None, "means": {}, "left": 0, "traceback": ""}
+    assert not {*whole} & {*to_json(short)}
+    assert from_json(to_json(short)) == from_json(to_json(short) | whole) == short
+    full = replace(short, means={2: 0.5}, left=3, traceback="here", by_stopper=False)
+    assert from_json(to_json(full)) == full
+
+
 def test_logs_from_before_there_were_folds_are_read():
     study = fw.Study(LINE, fw.Minimize("error"), seed=0)
     study.tell(study.ask(), error=0.5)
     for event in study.log.read(0):
         old = to_json(event)
-        if old["event"] == "Reported":
-            del old["noise"]
-        elif old["event"] == "Told":
+        assert "noise" not in old
+        if old["event"] == "Told":
             old["checkpoint"] = old["checkpoint"][:3]
         elif old["event"] == "Opened":
             del old["config"]["terminator"]

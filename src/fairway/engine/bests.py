@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 from fairway import feasibility
 from fairway.engine.course import Course, height
 from fairway.feasibility import Checkpoint
 from fairway.problem import Problem
+
+_Found: TypeAlias = tuple[int, Checkpoint]  # a trial, and what it reported
 
 
 class Bests:
@@ -15,8 +18,8 @@ class Bests:
 
     def __init__(self, problem: Problem, trials: Iterable[Course] = ()) -> None:
         self._problem = problem
-        self.feasible: tuple[int, Checkpoint] | None = None
-        self.ignoring_limits: tuple[int, Checkpoint] | None = None
+        self.feasible: _Found | None = None
+        self.ignoring_limits: _Found | None = None
         for number, course in enumerate(trials):
             self.add(number, course)
 
@@ -28,18 +31,27 @@ class Bests:
     def add(self, number: int, course: Course) -> None:
         """Compare a trial, as far as it has come, with the best so far."""
         checkpoint, peak = course.checkpoint, course.peak
-        if checkpoint is not None and feasibility.known(self._problem, checkpoint) == 0.0:
-            found = number, checkpoint
-            self.feasible = found if self.feasible is None else min(self.feasible, found, key=self._rank)
-        if peak is not None:
-            found = number, peak
-            most = self.ignoring_limits
-            self.ignoring_limits = found if most is None else min(most, found, key=self._peak_rank)
+        if checkpoint is not None and self._may_lead(checkpoint, self.feasible) and self._is_feasible(checkpoint):
+            self.feasible = _first(self.feasible, (number, checkpoint), self._rank)
+        if peak is not None and self._may_lead(peak, self.ignoring_limits):
+            self.ignoring_limits = _first(self.ignoring_limits, (number, peak), self._peak_rank)
 
-    def _rank(self, one: tuple[int, Checkpoint]) -> tuple[float, int, int]:
+    def _is_feasible(self, checkpoint: Checkpoint) -> bool:
+        return feasibility.known(self._problem, checkpoint) == 0.0
+
+    def _may_lead(self, checkpoint: Checkpoint, best: _Found | None) -> bool:
+        """Whether its objective is not worse than that of the best; most are, and need no closer look."""
+        sign = self._problem.objective.sign
+        return best is None or not sign * checkpoint.objective > sign * best[1].objective
+
+    def _rank(self, one: _Found) -> tuple[float, int, int]:
         """A key that sorts feasible checkpoints of several trials as the referee does."""
         return self._problem.objective.sign * one[1].objective, one[0], one[1].step
 
-    def _peak_rank(self, one: tuple[int, Checkpoint]) -> tuple[tuple[float, bool], int, int]:
+    def _peak_rank(self, one: _Found) -> tuple[tuple[float, bool], int, int]:
         """A key that sorts the peaks of several trials."""
         return height(self._problem, one[1])[:2], one[0], one[1].step
+
+
+def _first(best: _Found | None, found: _Found, key: Callable[[_Found], Any]) -> _Found:
+    return found if best is None else min(best, found, key=key)

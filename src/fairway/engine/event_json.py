@@ -1,14 +1,16 @@
 """Events as JSON and back. A file says which event it holds by name; reading one runs no code.
 
-Older logs lack fields and call some by other names: what they mean is decided here, and nowhere else.
+What has its default is left out. Older logs lack fields and call some by other names: what they mean is decided here,
+and nowhere else.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from operator import attrgetter
 from typing import Any, get_args
 
 import numpy as np
@@ -19,7 +21,7 @@ from fairway.errors import UsageError
 from fairway.feasibility import Checkpoint
 
 _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
-_NAMES = {kind: tuple(item.name for item in fields(kind)) for kind in _KINDS.values()}
+_EMPTY = object()  # stands for defaults that are made anew for each event: all of them are empty
 _RENAMED = {"losses": "times_lost", "verdict": "stop_reason"}  # as the first version called them
 _COLUMNS = {
     "acts": np.int64,
@@ -32,7 +34,7 @@ _COLUMNS = {
     "noise": np.float64,
     "errors": np.float64,
 }
-_LATER = ("noise", "errors")  # columns that the first logs do not have
+_OFTEN_EMPTY = ("payments", "noise", "errors")  # these columns are left out if they are
 
 
 def to_json(event: Event) -> dict[str, Any]:
@@ -54,8 +56,28 @@ def to_text(event: Event) -> str:
 
 
 def _content(event: Event) -> dict[str, Any]:
+    """The fields of an event that do not have their defaults."""
     kind = type(event)
-    return {"event": kind.__name__, **{name: getattr(event, name) for name in _NAMES[kind]}}
+    names, defaults, values = _FIELDS[kind]
+    content = {
+        name: value
+        for name, default, value in zip(names, defaults, values(event), strict=True)
+        if value is not default and (default is not _EMPTY or len(value))
+    }
+    return {"event": kind.__name__, **content}
+
+
+def _fields(kind: type[Any]) -> tuple[tuple[str, ...], tuple[Any, ...], Callable[[Any], tuple[Any, ...]]]:
+    """The names of an event's fields, their defaults, and what gets their values."""
+    names = tuple(item.name for item in fields(kind))
+    empty = _OFTEN_EMPTY if kind is Reported else ()
+    defaults = [
+        _EMPTY if item.default_factory is not MISSING or item.name in empty else item.default for item in fields(kind)
+    ]
+    return names, tuple(defaults), attrgetter(*names) if len(names) > 1 else lambda event: (getattr(event, names[0]),)
+
+
+_FIELDS = {kind: _fields(kind) for kind in _KINDS.values()}
 
 
 def from_json(data: Mapping[str, Any]) -> Event:
@@ -68,7 +90,7 @@ def from_json(data: Mapping[str, Any]) -> Event:
                 content[new] = content.pop(old)
         if kind is Reported:
             for name, dtype in _COLUMNS.items():
-                content[name] = np.array(content.get(name, []) if name in _LATER else content[name], dtype)
+                content[name] = np.array(content.get(name, []) if name in _OFTEN_EMPTY else content[name], dtype)
             content["payments"] = content["payments"].reshape(-1, 3)
             content["noise"] = _of_all(content["noise"])
             content["errors"] = content["errors"].reshape(-1, 3)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fairway.engine import soundness
 from fairway.engine.event_json import from_json
@@ -93,10 +93,11 @@ def links(study: int, rows: Iterable[Row], before: str | None = "") -> Iterator[
         known = {row.checksum or "", *valid}  # one of them is damaged, perhaps, and the next row need not suffer for it
 
 
-def sealed(study: int, rows: Iterable[dict[str, Any]], previous: str) -> str:
-    """Add to each new row what the chain needs; the checksum of the last one, which the next one follows."""
-    for row in rows:
-        row["previous"] = previous
-        columns = Row(row["position"], row["kind"], row["claim"], row["trial"], previous, None, row["body"])
-        row["checksum"] = previous = checksum(study, columns)
-    return previous
+def sealed(study: int, rows: Iterable[Row], previous: str) -> list[Row]:
+    """New rows with what the chain needs, from the checksum of the event before them on."""
+    found = []
+    for position, kind, claim, trial, _, _, body in rows:
+        row = Row(position, kind, claim, trial, previous, None, body)
+        previous = checksum(study, row)
+        found.append(Row(position, kind, claim, trial, row.previous, previous, body))
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 import sqlalchemy as sa
@@ -95,29 +95,25 @@ def _add_checksums(connection: sa.Connection) -> None:
 
 
 def _chain_events(connection: sa.Connection, number: int) -> None:
-    columns = [event.c[name] for name in ("position", "kind", "claim", "trial", "body")]
-    those = sa.select(*columns).where(event.c.study == number).order_by(event.c.position).limit(_AT_ONCE)
+    there = [sa.null() if name in ("previous", "checksum") else event.c[name] for name in chain.Row._fields]
+    those = sa.select(*there).where(event.c.study == number).order_by(event.c.position).limit(_AT_ONCE)
     to = event.update().where(event.c.study == number, event.c.position == sa.bindparam("at"))
     to = to.values(previous=sa.bindparam("previous"), checksum=sa.bindparam("checksum"))
-    previous, rows = "", [dict(row) for row in connection.execute(those).mappings()]
+    rows, previous = connection.execute(those).all(), ""
     while rows:
-        previous = chain.sealed(number, rows, previous)
+        sealed = chain.sealed(number, [chain.Row(*row) for row in rows], previous)
         sums = [
-            {
-                "at": row["position"],
-                "previous": row["previous"],
-                "checksum": row["checksum"] if _is_event(row) else None,
-            }
-            for row in rows
+            {"at": row.position, "previous": row.previous, "checksum": row.checksum if _is_event(row) else None}
+            for row in sealed
         ]
         connection.execute(to, sums)
-        last = rows[-1]["position"]
-        rows = [dict(row) for row in connection.execute(those.where(event.c.position > last)).mappings()]
+        last, previous = sealed[-1].position, sealed[-1].checksum or ""
+        rows = connection.execute(those.where(event.c.position > last)).all()
 
 
-def _is_event(row: Mapping[str, Any]) -> bool:
+def _is_event(row: chain.Row) -> bool:
     try:
-        chain.Row(**row).event()
+        row.event()
     except UsageError:
         return False
     return True

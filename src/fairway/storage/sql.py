@@ -243,34 +243,31 @@ class SqlLog:
 
     def append(self, events: Sequence[Event]) -> int | None:
         kinds = {type(event) for event in events}
-        rows: list[dict[str, Any]] = [
-            {
-                "study": self.study,
-                "kind": type(event).__name__,
-                "claim": claim(event),
-                "trial": getattr(event, "number", None),
-                "body": to_text(event),
-            }
-            for event in events
-        ]
+        bodies = [to_text(event) for event in events]
+        claims = [claim(event) for event in events]
         try:
             with self._access.adding(durable=Told in kinds, at_once=Ended in kinds) as cursor:
-                found = self._lengthen.run(cursor, {"more": len(rows)}).fetchall()
+                found = self._lengthen.run(cursor, {"more": len(events)}).fetchall()
                 if not found:
                     raise StorageError("the study was deleted while it ran; what it told is gone with it")
                 length = found[0][0]
-                first = length - len(rows)
-                for i, row in enumerate(rows):
-                    row["position"] = first + i
-                tip = chain.sealed(self.study, rows, self._before(cursor, first))
-                if rows and self._insert.run_for(cursor, rows) < len(rows):
-                    raise _Refused  # noqa: TRY301 - which rolls back
+                first = length - len(events)
+                rows = [
+                    Row(first + i, type(event).__name__, claims[i], getattr(event, "number", None), None, None, body)
+                    for i, (event, body) in enumerate(zip(events, bodies, strict=True))
+                ]
+                tip = self._before(cursor, first)
+                if rows:
+                    rows = chain.sealed(self.study, rows, tip)
+                    tip = rows[-1].checksum or ""
+                    if self._insert.run_for(cursor, [(self.study, *row) for row in rows]) < len(rows):
+                        raise _Refused  # noqa: TRY301 - which rolls back
         except _Refused:
-            self._check_refusal([row["claim"] for row in rows if row["claim"] is not None])
+            self._check_refusal([one for one in claims if one is not None])
             return None
         self._tip = length, tip
         if self.transcript is not None:
-            self.transcript.note(self, length - len(rows), [row["body"] for row in rows])
+            self.transcript.note(self, first, bodies)
         return int(length)
 
     def _before(self, cursor: DBAPICursor, position: int) -> str:

@@ -30,6 +30,7 @@ class Statement:
         self._text = str(compiled)
         self._fixed: dict[str, Any] = dict(compiled.params)
         self._places: Sequence[str] | None = compiled.positiontup  # None where values are given by name
+        self._columns = columns
 
     def values(self, given: Mapping[str, Any]) -> Any:
         """Values by name, as the driver wants them."""
@@ -42,9 +43,14 @@ class Statement:
         cursor.execute(self._text, self.values(given))
         return cursor
 
-    def run_for(self, cursor: DBAPICursor, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Send it for each of some rows; how many rows it changed."""
-        cursor.executemany(self._text, [self.values(row) for row in rows])
+    def run_for(self, cursor: DBAPICursor, rows: Sequence[Sequence[Any]]) -> int:
+        """Send it for each of some rows, whose values are in the order of its columns; how many rows it changed."""
+        assert self._columns is not None
+        as_they_are = self._places == self._columns
+        cursor.executemany(
+            self._text,
+            rows if as_they_are else [self.values(dict(zip(self._columns, row, strict=True))) for row in rows],
+        )
         return cursor.rowcount
 
 
