@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from fairway.buffers import Columns
 from fairway.engine.course import add_row
 from fairway.engine.event_json import from_json, to_json
 from fairway.engine.events import (
@@ -28,7 +29,7 @@ from fairway.engine.events import (
 from fairway.engine.identity import Identity
 from fairway.engine.ledger import Ledger
 from fairway.errors import StorageError, UsageError
-from fairway.history import Columns, History
+from fairway.history import History
 from fairway.parameters import Value
 from fairway.problem import Problem
 from fairway.samplers.portfolio import portfolio

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairway import feasibility
+from fairway.buffers import Columns
 from fairway.engine.columns import fitted
 from fairway.engine.events import SAVED, Reported, Status
 from fairway.engine.front import Front, Mark
 from fairway.feasibility import Checkpoint
-from fairway.history import Columns
 from fairway.parameters import Value
 from fairway.problem import Problem
 

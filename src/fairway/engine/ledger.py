@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairway.buffers import Columns
 from fairway.engine import soundness
 from fairway.engine.bests import Bests
 from fairway.engine.certification import Certification, seal, stands, take_test
@@ -54,7 +55,7 @@ from fairway.engine.soundness import fitting
 from fairway.engine.sums import SPENT, summed_end, take_end
 from fairway.errors import StorageError, UsageError
 from fairway.feasibility import Checkpoint
-from fairway.history import Columns, History
+from fairway.history import History
 from fairway.problem import Problem
 from fairway.space import Space
 

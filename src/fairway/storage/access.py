@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -135,6 +136,10 @@ class Access:
     def stay(self) -> None:
         """Refuse any other file of the same name from now on."""
         self._presence = None if self.file is None else Presence(self.file, self.shown)
+
+    def insert(self, table: sa.Table) -> Any:
+        """An insertion that may say what to do on a conflict, which each kind of database has words of its own for."""
+        return import_module(f"sqlalchemy.dialects.{self.engine.dialect.name}").insert(table)  # only what it is loads
 
     @property
     def now(self) -> sa.ColumnElement[float]:

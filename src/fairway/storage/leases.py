@@ -13,7 +13,6 @@ import os
 import time
 import weakref
 from collections.abc import Collection
-from importlib import import_module
 
 import sqlalchemy as sa
 
@@ -47,8 +46,7 @@ class SqlLeases:
         process = os.getpid()
         where = machine() + _SINCE + (began(process) or "")
         mine = {"machine": where, "process": process, "beat": self._access.now}
-        dialect = import_module(f"sqlalchemy.dialects.{self._access.engine.dialect.name}")  # only what it is loads
-        insert = dialect.insert(schema.worker).values(study=self._study, worker=worker, **mine)
+        insert = self._access.insert(schema.worker).values(study=self._study, worker=worker, **mine)
         with self._access.writing() as connection:  # over that of a try that seemed to fail, or commits at this moment
             connection.execute(insert.on_conflict_do_update(index_elements=["study", "worker"], set_=mine))
         self._attended.append(worker)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -215,8 +214,8 @@ class SqlLog:
         event, length, dialect = schema.event.c, schema.study.c.length, access.engine.dialect
         more = schema.study.update().values(length=length + sa.bindparam("more"))
         self._lengthen = Statement(more.where(schema.study.c.id == study).returning(length), dialect)
-        insert = import_module(f"sqlalchemy.dialects.{dialect.name}").insert(schema.event)  # only what it is loads
-        self._insert = Statement(insert.on_conflict_do_nothing(), dialect, ["study", *Row._fields])
+        insert = access.insert(schema.event).on_conflict_do_nothing()
+        self._insert = Statement(insert, dialect, ["study", *Row._fields])
         there = schema.columns(version)
         since = event.position >= sa.bindparam("since")
         both = schema.study.outerjoin(schema.event, (event.study == schema.study.c.id) & since)

@@ -11,9 +11,10 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, TrialState
 
 from fairway import feasibility
+from fairway.buffers import Columns
 from fairway.errors import UsageError
 from fairway.feasibility import Checkpoint
-from fairway.history import Columns, History
+from fairway.history import History
 from fairway.integrations.bridge import as_choice
 from fairway.parameters import Choice, Float, Int, Parameter, Value, identity
 from fairway.problem import AtMost, Constraint, Maximize, Minimize, Objective, Problem
