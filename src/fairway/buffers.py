@@ -86,7 +86,7 @@ class Columns:
             amount, sign = feasibility.known(self._problem, checkpoint), self._problem.objective.sign
             hidden = checkpoint.provisional and not amount  # while folds are missing, only a violation is known
             values = [np.nan if value is None or hidden else value for value in checkpoint.values]
-            bounds = self._bounds(values, checkpoint.errors)
+            bounds, same = self._bounds(values, checkpoint.errors), hidden or late == checkpoint
             cells |= {
                 "loss": sign * checkpoint.objective,
                 "values": values,
@@ -97,7 +97,7 @@ class Columns:
                 "reached": max(reached, checkpoint.step),
                 "lowest": sign * (peak or checkpoint).objective,
                 "halfway": (np.nan, np.nan) if halfway is None else halfway,
-                "late": bounds if late is None or hidden else self._bounds(late.values, late.errors),
+                "late": bounds if late is None or same else self._bounds(late.values, late.errors),
                 "noise": np.nan if checkpoint.noise is None else checkpoint.noise,
                 "folds": checkpoint.folds,
             }

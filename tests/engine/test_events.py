@@ -10,6 +10,7 @@ from hypothesis import given
 import fairway as fw
 from fairway.engine.event_json import from_json, to_json, to_text
 from fairway.engine.events import Judged, Told
+from fairway.feasibility import Checkpoint
 from fairway.storage.memory import MemoryLog
 from fairway.terminators.terminator import Verdict
 from tests.conftest import LINE
@@ -61,6 +62,10 @@ def test_what_has_its_default_is_left_out_and_older_logs_that_have_it_are_read()
     short, whole = Told(3, "completed", "", 1.0, 0, 7), {"peak": None, "means": {}, "left": 0, "traceback": ""}
     assert not {*whole} & {*to_json(short)}
     assert from_json(to_json(short)) == from_json(to_json(short) | whole) == short
+    best, other = Checkpoint(2, 0.5, (0.1,)), Checkpoint(4, 0.6, (None,))
+    ended = replace(short, checkpoint=best, peak=other, late=best)
+    assert to_json(ended)["late"] == 0
+    assert from_json(to_json(ended)) == from_json(to_json(ended) | {"late": list(best)}) == ended
     full = replace(short, means={2: 0.5}, left=3, traceback="here", by_stopper=False)
     assert from_json(to_json(full)) == full
 

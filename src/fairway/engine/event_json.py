@@ -1,7 +1,7 @@
 """Events as JSON and back. A file says which event it holds by name; reading one runs no code.
 
-What has its default is left out. Older logs lack fields and call some by other names: what they mean is decided here,
-and nowhere else.
+What has its default is left out, and a checkpoint that repeats the one that stands for its trial is 0. Older logs lack
+fields and call some by other names: what they mean is decided here, and nowhere else.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _COLUMNS = {
     "noise": np.float64,
     "errors": np.float64,
 }
+_REPEATING = ("peak", "late")  # these are often the checkpoint itself
 _OFTEN_EMPTY = ("payments", "noise", "errors")  # these columns are left out if they are
 
 
@@ -64,6 +65,9 @@ def _content(event: Event) -> dict[str, Any]:
         for name, default, value in zip(names, defaults, values(event), strict=True)
         if value is not default and (default is not _EMPTY or len(value))
     }
+    if kind is Told or kind is Remeasured:
+        repeated = [name for name in _REPEATING if name in content and content[name] == content.get("checkpoint")]
+        content |= dict.fromkeys(repeated, 0)
     return {"event": kind.__name__, **content}
 
 
@@ -95,8 +99,9 @@ def from_json(data: Mapping[str, Any]) -> Event:
             content["noise"] = _of_all(content["noise"])
             content["errors"] = content["errors"].reshape(-1, 3)
         if kind in (Told, Remeasured):
-            given = [name for name in ("checkpoint", "peak", "late") if content.get(name)]
+            given = [name for name in ("checkpoint", *_REPEATING) if content.get(name)]
             content |= {name: _checkpoint(*content[name]) for name in given}
+            content |= {name: content.get("checkpoint") for name in _REPEATING if content.get(name) == 0}
         if kind is Remeasured:
             content |= {name: _numbers(content[name]) for name in ("values", "errors")}
         if kind is Told:
