@@ -346,7 +346,7 @@ class Ledger:
 
     def summed(self, told: Told, batch: Reported | None) -> Told:
         """The end of a trial with what is known of it, once its last reports are added."""
-        course = self.given_up.course(told.number) or self.courses[told.number]
+        course = self.running.get(told.number) or self.given_up.course(told.number) or self.courses[told.number]
         added = None if batch is None else with_reports(self._problem, course, batch)
         self._summed = None if batch is None or added is None else (batch, added)
         return widened(summed_end(told, course, batch, added, judged_by=self.limits.judged_by), self._problem)

@@ -293,8 +293,7 @@ class Owner:
 
     def _has_ended(self, number: int) -> bool:
         """Whether the end of a trial is in the log by its own worker: written, though the write seemed to fail."""
-        course = self.ledger.courses[number]
-        return course.status != "running" and self.ledger.given_up.course(number) is None
+        return number not in self.ledger.running and self.ledger.given_up.course(number) is None
 
     def give_up(self, number: int, reason: str, *, retry: int, paused: bool = False) -> bool:
         """Fail a trial whose worker is gone; whether it is put back in the queue, as it is up to `retry` times.
