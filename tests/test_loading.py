@@ -52,6 +52,10 @@ def test_a_name_that_is_not_there_gets_those_that_are_and_no_study_is_made(url):
         fw.load_study(url, "credti")
     with pytest.raises(fw.UsageError, match=r"has no study 'credti'; it has 'credit'$"):
         fw.load_study(url, "credti")
+    for k in range(9):
+        fw.Study(SPACE, fw.Maximize("auc"), storage=url, name=f"more {k}")
+    with pytest.raises(fw.UsageError, match=r"'more 6' and 2 more$"):
+        fw.load_study(url, "credti")
 
 
 def test_a_database_that_is_not_there_is_not_made(url, tmp_path):

@@ -112,7 +112,7 @@ def _add_commands_of_a_study(command: Callable[..., argparse.ArgumentParser]) ->
     limits.add_argument("limits", nargs="+", metavar="metric=limit", help="eod=0.12, or eod=none to drop the limit")
     command(_verify, "check a study for damage, replay every decision from its log, and compare", "url", "[name]")
     repair = command(_repair, "copy what is intact of a damaged study into a new file", "url", "[name]")
-    repair.add_argument("-o", "--output", required=True, type=Path, help="new.db, which must not be there yet")
+    repair.add_argument("-o", "--output", required=True, type=_file, help="new.db, which must not be there yet")
     written = command(_export, "write a study's trials to a file", "url", "[name]")
     written.add_argument("-o", "--output", required=True, type=Path, help="trials.csv, .json or .parquet")
     report = command(_report, "write a study as one self-contained HTML file, or as a PDF", "url", "[name]")
@@ -293,6 +293,11 @@ def _verify(options: argparse.Namespace) -> int:
     document = {**asdict(result), "certifications": certifications, "checksums": inspection.checksums, "damage": []}
     _answer(options, document, *lines)
     return 1 if result.faults else 0
+
+
+def _file(given: str) -> Path:
+    """A file by its path or as a URL."""
+    return Path(given.removeprefix("sqlite:///"))
 
 
 def _repair(options: argparse.Namespace) -> int:

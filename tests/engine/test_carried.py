@@ -356,7 +356,7 @@ def of_another_kind(objective):
         (lambda: [earlier({"x": fw.Float(5.0, 6.0)})], "no trial of the study old fits this space .* 0.0 to 1.0"),
         (lambda: [later([])], "the study new has no finished trial"),
         (lambda: [(earlier(), {"depth": 1})], "of the study old, unknown parameter 'depth'"),
-        (lambda: [(earlier(), {"x": 7.0})], "of the study old, parameter 'x': 7.0: a number from 0.0 to 1.0"),
+        (lambda: [(earlier(), {"x": 0.5})], "the study old has 'x'; give only parameters that it lacks"),
         (earlier, "a list of studies is expected"),
         (lambda: "sqlite:///old.db#old", "a list of studies is expected"),
         (lambda: [7], "7: a study or an address such as"),

@@ -258,6 +258,7 @@ def test_a_change_of_limits_is_written_as_json():
         ((), {"eod": float("nan")}, "a finite number is expected"),
         ((), {"eod": True}, "a finite number is expected"),
         ((0.1,), {}, r"set_limit\(0.1\): set_limit\(eod=0.12\) or set_limit\(fw.AtMost\('ms', 20.0\)\) is expected"),
+        ((fw.AtLeast("eod", 0.2),), {}, r"AtLeast\('eod', ...\)\): the study limits that metric the other way"),
         ((fw.AtMost("eod", 0.2),), {}, r"a constraint on that metric already; give its number, set_limit\(eod=0.2\)"),
         ((fw.AtMost("auc", 0.2),), {}, "that is the objective"),
     ],

@@ -270,6 +270,13 @@ class TestBadInput:
         study.tell(trial)
         assert study.trials[0].metrics == {"auc": 0.5, "eod": 0.9}
 
+    def test_a_constraint_that_takes_an_argument_and_gets_none(self, trial):
+        with pytest.raises(TypeError) as caught:
+            trial.report(auc=0.6, eod=lambda model: model.eod)
+        assert caught.value.__notes__[0].endswith(
+            "called without arguments: report(..., checkpoint=model) has it called with the model"
+        )
+
     def test_a_constraint_that_raises(self, trial):
         with pytest.raises(ZeroDivisionError) as caught:
             trial.report(auc=0.6, eod=lambda: 1 / 0)

@@ -492,7 +492,7 @@ def test_nothing_found_is_said():
         ({}, ["train"], "evaluates no data set beside the training set"),
         ({}, [], "evaluates no data set beside the training set"),
         ({"metric": 3}, ["judge"], "metric=3: the name of an evaluation metric of .* is expected"),
-        ({"constraints": {"ood": len}}, ["judge"], "metric 'ood' was not declared"),
+        ({"constraints": {"ood": max}}, ["judge"], "metric 'ood' was not declared"),
     ],
 )
 def test_what_cannot_be_reported_is_said(task, more, sets, said):
@@ -518,6 +518,12 @@ def test_a_direction_that_contradicts_the_study_is_refused(task):
         settings = {**job.settings, "metric" if task is LightGBM else "eval_metric": metric}
         with pytest.raises(fw.UsageError, match=f"{metric} of {task.__name__} is better {way}, but the study has M"):
             job.train(settings, [job.callback(trial, metric, constraints=None)])
+
+
+@BOTH
+def test_a_constraint_that_takes_other_arguments_is_refused_before_training(task):
+    with pytest.raises(fw.UsageError, match="'eod' is measured by a function of two arguments, the booster and"):
+        task().callback(new_study().ask(), constraints={"eod": lambda booster: 0.1})
 
 
 @BOTH

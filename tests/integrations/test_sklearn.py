@@ -30,7 +30,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fairway as fw
-from fairway.constraints import demographic_parity_difference
+from fairway.constraints import demographic_parity_difference, equalized_odds_difference
 from fairway.engine.verify import verify
 from fairway.integrations.sklearn import ConstrainedSearchCV, fit_steps, group_scorer
 
@@ -589,6 +589,51 @@ def test_a_search_in_a_storage_is_resumed_on_the_same_rows_only(tmp_path):
         search(**kept, trials=9).fit(X[SMALL[:150]], Y[SMALL[:150]])
     with pytest.raises(fw.UsageError, match="searched by other rows or folds"):
         search(**kept, trials=9, cv=4).fit(X[SMALL], Y[SMALL])
+
+
+def kept_fair(tmp_path, estimator=None, **scored):
+    """A search under a limit on the gap between groups, kept in one place."""
+    return ConstrainedSearchCV(
+        DecisionTreeClassifier(random_state=0) if estimator is None else estimator,
+        {"max_depth": fw.Int(1, 6)},
+        constraints=[fw.AtMost("gap", 1.0)],
+        scorers={"gap": group_scorer(scored.pop("metric", demographic_parity_difference), **scored)},
+        storage=f"sqlite:///{tmp_path / 'search.db'}",
+        name="fair",
+        cv=3,
+        trials=2,
+        random_state=0,
+    )
+
+
+def test_a_stored_search_is_not_resumed_for_another_model_or_for_other_groups(tmp_path):
+    data, truth = X[SMALL], Y[SMALL]
+    groups = np.arange(len(data)) % 2
+    kept_fair(tmp_path).fit(data, truth, sensitive_features=groups)
+    same = kept_fair(
+        tmp_path, DecisionTreeClassifier(max_depth=3, random_state=0)
+    )  # what is searched for does not matter
+    same.fit(data, truth, sensitive_features=pd.Series(groups))
+    others = [
+        (kept_fair(tmp_path), {"sensitive_features": 1 - groups}),
+        (kept_fair(tmp_path, DecisionTreeClassifier(random_state=1)), {"sensitive_features": groups}),
+        (kept_fair(tmp_path, RandomForestClassifier(random_state=0)), {"sensitive_features": groups}),
+        (kept_fair(tmp_path, threshold=0.4), {"sensitive_features": groups}),
+        (kept_fair(tmp_path, metric=equalized_odds_difference), {"sensitive_features": groups}),
+        (kept_fair(tmp_path), {"sensitive_features": groups, "sample_weight": np.ones(len(data))}),
+    ]
+    for other, given in others:
+        with pytest.raises(fw.UsageError, match="'fair' in this storage has searched with another estimator"):
+            other.fit(data, truth, **given)
+
+
+def test_a_metric_in_place_of_a_scorer_is_answered_with_what_makes_one():
+    with pytest.raises(fw.UsageError, match=r"group_scorer\(demographic_parity_difference\) makes one"):
+        search(scorers={"leaves": demographic_parity_difference}).fit(X, Y)
+    with pytest.raises(fw.UsageError, match=r"sklearn.metrics.make_scorer\(recall_score\) makes one"):
+        search(scorers={"leaves": recall_score}).fit(X, Y)
+    with pytest.raises(fw.UsageError, match=r"scorers=\{'leaves': ...\} is expected; scorers has 'leafs'"):
+        search(scorers={"leafs": leaves}).fit(X, Y)
 
 
 def test_tuples_and_estimators_are_options_whose_names_the_log_keeps():

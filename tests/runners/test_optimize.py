@@ -118,8 +118,23 @@ class TestOptimize:
         study = make_study()
         study.optimize(evaluate, trials=2)
         study.optimize(lambda trial: 1 / 0, trials=5)
-        study.optimize(lambda trial: {"acc": 1.0}, trials=1)  # a mistake that comes late fails its trial only
-        assert study.counts["failed"] == 6
+        assert study.counts["failed"] == 5
+
+    def test_a_function_that_no_longer_works_is_given_up_on_later(self, make_study):
+        study = make_study()
+        study.optimize(evaluate, trials=2)
+        with pytest.raises(fw.StudyFailed, match="10 trials failed in this run and none succeeded; the last one: Zero"):
+            study.optimize(lambda trial: 1 / 0, trials=100)
+        assert study.counts["failed"] == 10
+
+    def test_a_mistake_fails_its_trial_only_once_a_trial_of_the_same_run_has_succeeded(self, make_study):
+        study = make_study()
+        study.optimize(evaluate, trials=2)
+        with pytest.raises(fw.UsageError, match="'auc' is missing"):
+            study.optimize(lambda trial: {"acc": 1.0}, trials=9)
+        assert study.counts["failed"] == 1
+        study.optimize(lambda trial: evaluate(trial) if trial.number < 5 else {"acc": 1.0}, trials=4)
+        assert study.counts["failed"] == 3
 
     def test_a_function_that_only_measures_nan_is_given_up_on(self, make_study):
         with pytest.raises(fw.StudyFailed, match="the last one: auc is nan at step 1"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import fairway as fw
 from fairway.engine.identity import build, plain
 from fairway.report.view import View
-from fairway.samplers.compass import _capped, _continued, _improvement, _joins
+from fairway.samplers.compass import _capped, _continued, _improvement, _joins, _plausible
 from fairway.testing import check_sampler
 
 SPACE = {"x": fw.Float(0.0, 1.0), "y": fw.Float(0.0, 1.0), "kind": fw.Choice(["a", "b", "c"])}
@@ -141,6 +141,50 @@ def test_losses_are_continued_by_the_falls_of_those_that_went_further(seed, repo
 
     study.optimize(train, trials=12, progress=False)
     np.testing.assert_allclose(_continued(study.history), continued(study, reported))
+
+
+def grown(limit, trials, seed):
+    """A search whose objective and limited metric both grow with x: trials beyond the limit are the best."""
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("acc"), [fw.AtMost("gap", limit)], seed=seed)
+    study.optimize(grow, trials=trials, progress=False)
+    return study
+
+
+def grow(trial):
+    for step in trial.steps(5):
+        trial.report(acc=trial.params["x"] * step / 5, gap=trial.params["x"])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_after_a_tighter_limit_it_searches_near_that_limit(seed):
+    study = grown(0.9, 20, seed)
+    study.set_limit(gap=0.3)
+    study.optimize(grow, trials=40, progress=False)
+    later = [trial.params["x"] for trial in study.trials[20:]]
+    assert sum(x < 0.01 for x in later) <= 12  # it was more than 30, where no trial is any good
+    assert study.best.objective > 0.299
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_under_limits_no_stopped_trial_seems_better_than_half_of_the_completed_ones(seed):
+    study = grown(0.9, 30, seed)
+    study.set_limit(gap=0.5)
+    study.optimize(grow, trials=5, progress=False)
+    history = study.history
+    rows = np.flatnonzero(~history.failed)
+    within, stopped, lowest = history.values[rows, 0] <= 0.5, history.partial[rows], history.lowest[rows]
+    found, free = _plausible(history, rows, within), _continued(history)[rows]
+    for i in range(len(rows)):
+        completed = [lowest[j] for j in range(len(rows)) if within[j] == within[i] and not stopped[j]]
+        held = stopped[i] and completed
+        assert found[i] == (max(free[i], min(lowest[i], np.median(completed))) if held else free[i])
+    assert (found > free).any()
+
+
+def test_without_limits_losses_are_continued_freely():
+    history = searched(fw.Random(), 40).history
+    rows = np.flatnonzero(~history.failed)
+    np.testing.assert_array_equal(_plausible(history, rows, np.ones(len(rows), np.bool_)), _continued(history)[rows])
 
 
 def test_where_metrics_are_tracked_losses_are_not_continued():

@@ -198,7 +198,7 @@ def test_an_older_study_gets_its_checksums_when_it_is_opened_to_be_resumed(tmp_p
 class TestRepair:
     def repaired(self, url, tmp_path, capsys):
         new = tmp_path / "new.db"
-        code = main(["repair", url, "credit", "-o", str(new), "--json"])
+        code = main(["repair", url, "credit", "-o", f"sqlite:///{new}", "--json"])  # a path does as well
         answer = json.loads(capsys.readouterr().out)
         assert code == (1 if answer["left_out"] else 0)
         new = f"sqlite:///{new}"

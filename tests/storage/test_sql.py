@@ -326,6 +326,9 @@ class TestABrokenDatabase:
     def test_a_database_in_memory_is_no_home(self, url):
         self.check(url, "a file is expected; leave storage out", fw.UsageError)
 
+    def test_two_slashes_are_one_too_few(self):
+        self.check("sqlite://credit.db", "a file comes after three slashes, sqlite:///credit.db", fw.UsageError)
+
     def test_a_password_is_not_shown(self, tmp_path):
         for url in (f"postgresql://me:secret@/nothing?host={tmp_path}", "mysql://me:secret@host/db"):
             with pytest.raises(fw.FairwayError) as caught:

@@ -58,7 +58,8 @@ def carry(sources: Sequence[Source], space: Space, problem: Problem) -> list[Eve
         if not isinstance(first, Opened):
             raise UsageError(f"start_from: the study {source.name} is empty: there is nothing to learn from")
         _refuse_another_objective(source.name, first, problem)
-        config = {**first.config, "name": source.name, _LACKED: _checked(source, space)}
+        lacked = _checked(source, space, Identity.from_json(first.config).space)
+        config = {**first.config, "name": source.name, _LACKED: lacked}
         events = [Opened(0, config), *(event for event in source.events if isinstance(event, _COPIED))]
         copies += [Carried(place, to_json(event)) for event in events]
     found = histories(copies, space, problem)
@@ -123,7 +124,10 @@ def _seen_from(place: int, events: Sequence[Event], space: Space, problem: Probl
     return columns.snapshot([])
 
 
-def _checked(source: Source, space: Space) -> dict[str, Value]:
+def _checked(source: Source, space: Space, theirs: Space) -> dict[str, Value]:
+    for name in source.lacked:
+        if name in theirs.declared:
+            raise UsageError(f"start_from: the study {source.name} has {name!r}; give only parameters that it lacks")
     try:
         return space.check_some(source.lacked)
     except UsageError as error:

@@ -372,7 +372,7 @@ class Driver:
                 except Exception as raised:
                     late = "" if checkpoint is None else ", called with the checkpoint"
                     where = f"of trial {self.number} at step {report.step}{late}"
-                    raised.add_note(f"raised by constraint {name!r} {where}")
+                    raised.add_note(f"raised by constraint {name!r} {where}{_advice(raised, checkpoint)}")
                     prices[i] = ABSENT
                     self.settle(measurement.observed(report, values, prices, None, payment, errors))
                     raise
@@ -438,3 +438,11 @@ class Driver:
 def slow_check(metric: str, seconds: float) -> str:
     """Why a trial ends whose check of a constraint took too long."""
     return f"the check of {metric} took longer than check_timeout={seconds:g} s"
+
+
+def _advice(raised: Exception, checkpoint: object) -> str:
+    """What to do about a check that takes an argument and was called without any."""
+    entered = raised.__traceback__ is not None and raised.__traceback__.tb_next is not None
+    if checkpoint is not None or entered or not isinstance(raised, TypeError):
+        return ""
+    return ", called without arguments: report(..., checkpoint=model) has it called with the model"

@@ -109,9 +109,12 @@ class Limits:
         if one.metric == objective:
             raise UsageError(f"set_limit({type(one).__name__}({short(one.metric)}, ...)): that is the objective")
         if one.metric in found:
+            given, before = f"set_limit({type(one).__name__}({short(one.metric)}, ...))", found[one.metric]
+            if before.sign != one.sign:
+                raise UsageError(f"{given}: the study limits that metric the other way, and keeps to that")
             raise UsageError(
-                f"set_limit({type(one).__name__}({short(one.metric)}, ...)): the study has a constraint on that metric "
-                f"already; give its number, set_limit({one.metric}={one.threshold:g})"
+                f"{given}: the study has a constraint on that metric already; give its number, "
+                f"set_limit({one.metric}={one.threshold:g})"
             )
 
     def event(self, change: int, at: float) -> LimitsChanged:

@@ -8,6 +8,7 @@ measured at the best round, not the last. Where earlier rounds do change (DART),
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import math
 import os
@@ -58,6 +59,20 @@ class Library:
         return f"trial{number}-round{step}-{digest[:12]}{self.suffix}"
 
 
+def _refuse_other_arguments(name: str, measure: Measure | float) -> None:
+    """Refuse a function that cannot be called with a booster and a number of rounds."""
+    try:
+        if callable(measure):
+            inspect.signature(measure).bind(None, 1)
+    except TypeError:
+        raise UsageError(
+            f"the constraint on {name!r} is measured by a function of two arguments, the booster and the number of "
+            f"rounds: lambda booster, rounds: ..."
+        ) from None
+    except ValueError:  # it does not say what it takes
+        pass
+
+
 class Rounds:
     """The rounds of one training as reports to one trial, set up by the arguments of the libraries' `callback`."""
 
@@ -74,6 +89,8 @@ class Rounds:
             raise UsageError(f"callback({trial!r}): the trial that the function was called with is expected")
         if not isinstance(metric, str):
             raise UsageError(f"metric={metric!r}: the name of an evaluation metric of {library.name} is expected")
+        for name, given in (constraints or {}).items():
+            _refuse_other_arguments(name, given)
         self.driver = trial.driver
         self.rebuilds = isinstance(trial.driver, Again)
         self.value = math.nan  # of the objective in the last round

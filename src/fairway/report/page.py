@@ -17,6 +17,7 @@ from fairway.errors import UsageError
 from fairway.report import content, files, pdf, templates
 from fairway.report.plots import drawn
 from fairway.report.view import View
+from fairway.study import Study
 
 _POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; script-src {scripts}; '
@@ -24,7 +25,7 @@ _POLICY = (
 )
 
 
-def write(view: View, path: str | Path) -> int:
+def write(study: Study | View, path: str | Path) -> int:
     """Write the report of a study to a file, by its ending: .html, or .pdf; returns its size in bytes.
 
     A PDF is printed by Chromium or Chrome, if one is on this machine.
@@ -32,39 +33,38 @@ def write(view: View, path: str | Path) -> int:
     >>> import tempfile
     >>> import fairway as fw
     >>> from fairway.report import page
-    >>> from fairway.report.view import View
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
     >>> study.optimize(lambda trial: trial.params["x"], trials=3)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page.write(View(study), f"{folder}/report.html") > 1_000_000
+    ...     page.write(study, f"{folder}/report.html") > 1_000_000
     True
     """
     kind = Path(path).suffix.lower()
     if kind not in (".html", ".htm", ".pdf"):
         raise UsageError(f"{str(path)!r}: a name that ends in .html or .pdf is expected")
-    text = document(view)
+    text = document(study)
     return files.write(path, pdf.printed(text) if kind == ".pdf" else text.encode())
 
 
-def document(view: View) -> str:
+def document(study: Study | View) -> str:
     """The report of a study, as HTML.
 
     >>> import fairway as fw
     >>> from fairway.report import page
-    >>> from fairway.report.view import View
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
-    >>> "No trial has begun yet." in page.document(View(study))
+    >>> "No trial has begun yet." in page.document(study)
     True
     """
-    study = content.study(view)
+    view = View.of(study)
+    said = content.study(view)
     rows = content.rows(view, range(len(view.courses)))
     scripts = [templates.asset("explore.js"), templates.asset("page.js"), templates.plotly()]
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in scripts)
     return templates.page(
         "report",
-        study_main(study, settled=True),
-        title=f"{study['name']}: a fairway report",
-        data={**study, "columns": content.columns(view), "rows": rows, "charts": content.charts(drawn(view))},
+        study_main(said, settled=True),
+        title=f"{said['name']}: a fairway report",
+        data={**said, "columns": content.columns(view), "rows": rows, "charts": content.charts(drawn(view))},
         footer=f"Written by fairway {fw.__version__} on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC; "
         f"{content.algorithms(view)}.",
         home=False,

@@ -17,6 +17,7 @@ from fairway.runners.limits import Limits
 from fairway.text import counted
 
 _HOPELESS = 3  # failures before any success; after so many the function is broken rather than unlucky
+_HOPELESS_NOW = 10  # the same in a run of a study in which trials succeeded before it
 
 
 def _tell_nobody(number: int) -> None:
@@ -194,9 +195,9 @@ class Run:
     def _count(self, outcome: Outcome) -> None:
         """Count a trial; raise an error that ends the run.
 
-        With `raise_on_failure` that is the first failure. Otherwise a `UsageError` ends it while nothing has succeeded,
-        and after that fails its trial like any other error; any other error of fairway, such as a log that cannot be
-        written, always ends it.
+        With `raise_on_failure` that is the first failure. Otherwise a `UsageError` ends it while nothing has succeeded
+        in this run, and after that fails its trial like any other error; any other error of fairway, such as a log that
+        cannot be written, always ends it.
         """
         self.on_trial_end(outcome.number)
         with self._lock:
@@ -206,9 +207,11 @@ class Run:
             self.done += 1
             self._failed += outcome.failed
             counts = self._owner.counts
-            succeeded = counts["completed"] + counts["stopped"] > 0
-            hopeless = self._failed == self.done and (self._failed == _HOPELESS or self.done == self.trials)
-            hopeless = hopeless and not succeeded and not outcome.cut
+            none = self._failed == self.done
+            if counts["completed"] + counts["stopped"] > 0:
+                hopeless = none and self._failed == _HOPELESS_NOW
+            else:
+                hopeless = none and (self._failed == _HOPELESS or self.done == self.trials)
             done, failed = self.done, self._failed
         self._doubts.look(done)
         self._doubts.hear(self._owner.ledger.courses[outcome.number].notes)
@@ -217,15 +220,16 @@ class Run:
         error, course = outcome.error, self._owner.ledger.courses[outcome.number]
         at = f" ({course.raised_at})" if course.raised_at else ""
         if error is not None:
-            fatal = isinstance(error, FairwayError) and (not isinstance(error, UsageError) or not succeeded)
+            fatal = isinstance(error, FairwayError) and (not isinstance(error, UsageError) or none)
             if fatal or not outcome.caught or self._raise_on_failure:
                 raise error
             logger.warning("trial %d failed: %s%s", outcome.number, describe(error), at)
             logger.debug("where trial %d failed", outcome.number, exc_info=error)
         elif outcome.failed and not outcome.cut and not self.ending and not self._raise_on_failure:
             logger.warning("trial %d failed: %s", outcome.number, course.reason)
-        if hopeless and not self.ending:
+        if hopeless and not outcome.cut and not self.ending:
             how = "1 trial failed" if failed == 1 else f"{failed} trials failed"
+            how += " in this run" if failed == _HOPELESS_NOW else ""
             raise StudyFailed(f"{how} and none succeeded; the last one: {course.reason}{at}") from error
         if outcome.failed and self._raise_on_failure and not outcome.cut and not self.ending:
             raise StudyFailed(f"trial {outcome.number} failed: {course.reason}")

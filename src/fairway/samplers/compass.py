@@ -3,8 +3,9 @@
 Densities are made of ranks, and forget by how much one trial was better than another. A Gaussian process uses these
 differences and needs fewer trials, but it must know how good a stopped trial would have become. So the lowest loss of
 each trial is moved to the end of the longest training: over each octave of steps (1, 2 to 3, 4 to 7 and so on) by the
-median fall over a doubling in the trials that ended in the next octave, or in the nearest that is known. Losses are
-capped at median + 2 (median - best).
+median fall over a doubling in the trials that ended in the next octave, or in the nearest that is known. Under limits
+a stopped trial is not moved beyond the middle of the completed ones that are, like itself, within the limits or beyond.
+Losses are capped at median + 2 (median - best).
 
 The acquisition is that of c-TPE times the expected improvement over the best of the trials within the limits, if there
 is one, times the chance that each limit is kept (by a process for each, as in `GP`). The processes join while at most
@@ -96,7 +97,7 @@ def _improvement(history: History) -> Callable[[Points], NDArray[np.float64]] | 
     terms = [*limit_terms(features, history, rows)]
     held = [history.late_beyond(i)[rows] <= 0.0 for i in range(len(history.problem.constraints))]  # when trained
     feasible = np.all([np.ones(len(rows), np.bool_), *held], axis=0)
-    loss = _capped(_continued(history)[rows])
+    loss = _capped(_plausible(history, rows, feasible))
     move = Transform(loss)
     if feasible.any() and not move.flat:
         process, best = objective_process(features, history, rows, move(loss), feasible)
@@ -108,6 +109,21 @@ def _capped(loss: NDArray[np.float64]) -> NDArray[np.float64]:
     """Losses without outliers on the bad side."""
     middle, best = np.median(loss), loss.min()
     return np.minimum(loss, middle + _CAP * (middle - best)) if middle > best else loss
+
+
+def _plausible(history: History, rows: NDArray[np.intp], feasible: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The losses of some rows, continued; under limits, no stopped trial to below the median of completed ones like it.
+
+    Those beyond the limits may be trained longest, above all after a limit was changed, and fall by more than those
+    within. A stopped one would seem better than all that were completed there, again and again.
+    """
+    loss, lowest, stopped = _continued(history)[rows], history.lowest[rows], history.partial[rows]
+    for alike in (feasible, ~feasible) if history.problem.constraints else ():
+        completed = lowest[alike & ~stopped]
+        if len(completed):
+            most = np.minimum(lowest, np.median(completed))
+            loss = np.where(alike & stopped, np.maximum(loss, most), loss)
+    return loss
 
 
 def _continued(history: History) -> NDArray[np.float64]:

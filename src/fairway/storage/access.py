@@ -92,9 +92,7 @@ class Access:
                 raise UsageError(f"storage={self.shown!r}: {_EXPECTED}")
             self.is_sqlite = parsed.get_backend_name() == "sqlite"
             if self.is_sqlite and parsed.database in (None, "", ":memory:"):
-                raise UsageError(
-                    f"storage={self.shown!r}: a file is expected; leave storage out to keep a study in memory"
-                )
+                raise UsageError(f"storage={self.shown!r}: {_no_file(parsed)}")
             timeouts = {} if self.is_sqlite else {k: v for k, v in _TIMEOUTS.items() if k not in parsed.query}
             how: dict[str, Any] = {"pool_pre_ping": not self.is_sqlite, "connect_args": timeouts}
             if self.is_sqlite and reading and not _may_write(str(parsed.database)):
@@ -225,6 +223,13 @@ class Access:
             with connection.begin():
                 yield connection
         self._look()  # what went into a deleted file is not written
+
+
+def _no_file(url: sa.URL) -> str:
+    """What to write instead of a URL of SQLite that names no file."""
+    if url.host:
+        return f"a file comes after three slashes, sqlite:///{url.host}"
+    return "a file is expected; leave storage out to keep a study in memory"
 
 
 def _close(cursors: Cursors, engine: sa.Engine) -> None:

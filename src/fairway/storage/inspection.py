@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from fairway.engine.events import Event, claim
 from fairway.errors import UsageError
+from fairway.parameters import shortened
 from fairway.storage import schema
 from fairway.storage.access import ADVICE, Access, Damaged
 from fairway.storage.chain import Row, links, study_checksum, valid_checksums
@@ -94,7 +95,7 @@ def _study(connection: sa.Connection, url: str, name: str, version: int, around:
     if len(lost) == 1:
         around.append(f"the row of the study is gone; its events may be those of study number {lost[0]!r}")
         return lost[0], None
-    known = ", ".join(repr(row[1]) for row in rows[:8]) or "none"
+    known = shortened([row[1] for row in rows]) or "none"
     raise UsageError(f"{url} has no study {name!r}; it has {known}")
 
 

@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from fairway.engine.event_json import to_text
 from fairway.engine.events import Ended, Event, Reported, Told, claim
 from fairway.errors import StorageError, UsageError
+from fairway.parameters import shortened
 from fairway.storage import chain, schema, snapshots
 from fairway.storage.access import BUSY_MS, Access, public
 from fairway.storage.chain import Row
@@ -123,7 +124,7 @@ class Database:
         found = self._find(name)
         if found is None:
             if not create:
-                known = ", ".join(repr(each.name) for each in self.studies()[:8]) or "none"
+                known = shortened([each.name for each in self.studies()]) or "none"
                 raise UsageError(f"{self.access.shown} has no study {name!r}; it has {known}")
             found = self._create(name)
         return SqlLog(self.access, found, name, version=self.version, keep=not self._reading)

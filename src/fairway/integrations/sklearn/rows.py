@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -18,13 +17,10 @@ from sklearn.utils.validation import _check_method_params, _num_samples
 
 from fairway.checks import fraction
 from fairway.errors import UsageError
-from fairway.hashing import hashes
 from fairway.integrations.sklearn.folds import GroupScorer, Scoring
 from fairway.rows import numbered_groups
 from fairway.study import Study
 from fairway.text import counted
-
-_DIGEST = "digest of the rows and folds"  # the note of a stored search
 
 
 @dataclass
@@ -106,23 +102,6 @@ def checked_share(certify: Any, confidence: Any, constraints: Sequence[Scoring])
     if not constraints:
         raise UsageError(f"certify={certify!r}: there is no limit to certify; give constraints")
     return fraction(certify, "certify")
-
-
-def refuse_other_rows(study: Study, rows: Rows, splits: Sequence[tuple[Any, Any]]) -> None:
-    """Note in a stored study which rows it searches by, and in which folds; refuse to resume it with others."""
-    digest = hashlib.blake2b(hashes(rows.data).tobytes(), digest_size=8)
-    for part in ([] if rows.truth is None else [hashes(np.asarray(rows.truth))]), *splits:
-        for each in part:
-            digest.update(np.ascontiguousarray(each).tobytes())
-    there, here = study.notes.get(_DIGEST), digest.hexdigest()
-    if there is None:
-        study.note(**{_DIGEST: here})
-    elif there != here:
-        raise UsageError(
-            f"the study {study.name!r} in this storage has searched by other rows or folds: give this search another "
-            "name, or fit it on the same rows with a cv that splits them alike; where it is fitted on several parts of "
-            "the rows, as in cross_val_score, keep it nowhere, with storage=None"
-        )
 
 
 def tell_searched(study: Study, rows: Rows, estimator: Any) -> bool:

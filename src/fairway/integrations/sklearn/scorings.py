@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,9 +14,11 @@ from sklearn.utils.validation import _num_samples
 from fairway.errors import UsageError
 from fairway.fresh import cost_metric
 from fairway.integrations.sklearn.folds import CostScorer, Scoring, takes
+from fairway.parameters import shortened
 from fairway.problem import Constraint, Maximize, Problem
 
 _GROUPS = "sensitive_features"
+_TRUTHS = ("y_true", "labels_true")  # what metrics, here and in scikit-learn and Fairlearn, call their first argument
 
 
 def scorings_of(
@@ -39,7 +42,8 @@ def scorings_of(
         if metric == "score":
             raise UsageError("a constraint is called 'score': so is the objective in cv_results_; choose another")
         if metric not in given:
-            raise UsageError(f"the constraint on {metric!r} has no scorer: scorers={{{metric!r}: ...}}")
+            there = f" is expected; scorers has {shortened([*given])}" if given else ""
+            raise UsageError(f"the constraint on {metric!r} has no scorer: scorers={{{metric!r}: ...}}{there}")
     for metric in given:
         if metric not in wanted:
             there = ", ".join(wanted) or "none"
@@ -49,8 +53,24 @@ def scorings_of(
         scorer = CostScorer(scorer) if callable(scorer) and cost_metric(scorer) else scorer
         if not callable(scorer):
             raise UsageError(f"scorers: {metric!r} is {scorer!r}: a function of (estimator, X, y) is expected")
+        _refuse_metric(metric, scorer)
         scorings.append(Scoring(metric, scorer, f"scorer of {metric}"))
     return scorings
+
+
+def _refuse_metric(name: str, scorer: Any) -> None:
+    """Refuse a function of truth and prediction: a scorer gets the estimator, and predicts."""
+    try:
+        first = next(iter(inspect.signature(scorer).parameters), "")
+    except (TypeError, ValueError):  # it does not say what it takes
+        return
+    if first in _TRUTHS:
+        wrap = "group_scorer" if takes(scorer, _GROUPS) else "sklearn.metrics.make_scorer"
+        called = getattr(scorer, "__name__", "it")
+        raise UsageError(
+            f"scorers: {name!r} is {called}, a function of truth and prediction; a function of (estimator, X, y) is "
+            f"expected: {wrap}({called}) makes one"
+        )
 
 
 def route(

@@ -28,11 +28,11 @@ from fairway.integrations.bridge import reopened
 from fairway.integrations.sklearn.folds import CrossValidation, Scorer, Scoring, results_of, splits_of
 from fairway.integrations.sklearn.fresh import FreshEvidence
 from fairway.integrations.sklearn.options import Options, SearchSpace
+from fairway.integrations.sklearn.resuming import refuse_another_search
 from fairway.integrations.sklearn.rows import (
     Rows,
     checked_share,
     keep_back,
-    refuse_other_rows,
     splits_within,
     tell_searched,
 )
@@ -183,7 +183,7 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
             self.estimator, data, truth, splits, objective, constraints, searching.fit, self._options
         )
         if self.storage is not None:
-            refuse_other_rows(study, searching, splits)
+            refuse_another_search(study, searching, splits, self.estimator, self._options.space.names)
         self.study_, self.scorer_, self.n_splits_ = study, objective.scorer, len(splits)
         self.multimetric_ = False
         try:
