@@ -12,7 +12,8 @@ class Costs:
     """Where the seconds of a study went, and what it saved.
 
     `checks` counts constraint evaluations, `saved_checks` those offered and not called; saved seconds are estimates:
-    the mean price of a check, and for each stopped trial the steps it had left at its own pace.
+    the mean price of a check, and for each stopped trial the steps it had left at its own pace. A trial that fails, or
+    hangs until it is ended, counts up to its last report.
 
     >>> import fairway as fw
     >>> fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0).costs.checks
