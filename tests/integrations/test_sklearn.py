@@ -33,6 +33,8 @@ import fairway as fw
 from fairway.constraints import demographic_parity_difference, equalized_odds_difference
 from fairway.engine.verify import verify
 from fairway.integrations.sklearn import ConstrainedSearchCV, fit_steps, group_scorer
+from fairway.report.content import later
+from fairway.report.view import View
 
 X, Y = load_breast_cancer(return_X_y=True)
 SMALL = np.random.default_rng(0).permutation(len(X))[:200]
@@ -609,10 +611,10 @@ def kept_fair(tmp_path, estimator=None, **scored):
 def test_a_stored_search_is_not_resumed_for_another_model_or_for_other_groups(tmp_path):
     data, truth = X[SMALL], Y[SMALL]
     groups = np.arange(len(data)) % 2
-    kept_fair(tmp_path).fit(data, truth, sensitive_features=groups)
-    same = kept_fair(
-        tmp_path, DecisionTreeClassifier(max_depth=3, random_state=0)
-    )  # what is searched for does not matter
+    kept = kept_fair(tmp_path).fit(data, truth, sensitive_features=groups)
+    assert len(kept.study_.notes) == 2
+    assert not later(View(kept.study_))  # what it knows itself by tells people nothing
+    same = kept_fair(tmp_path, DecisionTreeClassifier(max_depth=3, random_state=0))  # which depth is searched for
     same.fit(data, truth, sensitive_features=pd.Series(groups))
     others = [
         (kept_fair(tmp_path), {"sensitive_features": 1 - groups}),

@@ -26,6 +26,7 @@ STATUSES = ("running", "completed", "stopped", "failed")
 _EXACT = 2**53  # beyond it, JavaScript rounds whole numbers
 _SIMULATED = 1e9  # virtual time begins at 0, and this is 2001
 _CELL, _TEXT = 120, 300  # characters, at most
+_DIGEST = "digest of "  # a stored search knows itself by these notes, which tell people nothing
 _NOTED = 50  # trials whose later notes are listed
 
 
@@ -132,7 +133,8 @@ def changes(view: View) -> list[list[str]]:
 def later(view: View) -> list[list[str]]:
     """What was measured after the search: of the study first, then of its trials, the last ones if there are many."""
     numbers = sorted(k for k in view.later if k is not None)
-    lines = [["the study", _pairs(view.later[None])]] if None in view.later else []
+    said = {name: value for name, value in view.later.get(None, {}).items() if not name.startswith(_DIGEST)}
+    lines = [["the study", _pairs(said)]] if said else []
     lines += [[f"trial {k:,}", _pairs(view.later[k])] for k in numbers[-_NOTED:]]
     left = len(numbers) - _NOTED
     return [*lines, ["", f"and {counted(left, 'earlier trial')}"]] if left > 0 else lines
