@@ -11,7 +11,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fairway as fw
@@ -66,6 +66,9 @@ def test_the_bounds_of_a_latency_hold_as_often_as_they_say(monkeypatch, share, c
     times=st.lists(st.floats(0.001, 10.0), min_size=30, max_size=200),
     share=st.floats(0, 1),
     confidences=st.tuples(st.floats(0.001, 0.9999), st.floats(0.001, 0.9999)),
+)
+@example(
+    times=[1.0] * 34 + [2.0] + [1.0] * 9 + [2.0] + [1.0, 1.0] + [0.5] + [1.0], share=0.0625, confidences=(0.5, 0.75)
 )
 def test_the_bounds_of_a_latency_enclose_it_and_widen_with_the_confidence(times, share, confidences):
     with pytest.MonkeyPatch.context() as patch:

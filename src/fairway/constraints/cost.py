@@ -139,7 +139,8 @@ def _at_most(times: list[NDArray[np.float64]], share: float, value: float, error
     bound = float(np.median([_order_statistic(block, share, each) for block in times]))
     if bound == math.inf:
         every = np.concatenate(times)
-        alone = float(np.median([block.max() for block in times]))  # so that more confidence never lowers the bound
+        longest = sorted(times, key=len)[-middle:]  # whose bounds are the last to be infinite
+        alone = float(max(block.max() for block in longest))  # so that more confidence never lowers the bound
         bound = max(alone, _order_statistic(every, share, confidence))
         if bound == math.inf:
             bound = float(every.max()) + max(z_score(confidence), 0.0) * error
