@@ -236,3 +236,9 @@ def test_a_conditional_optuna_study_is_carried_over_by_a_declared_space():
     ours = from_optuna(theirs, space=space, seed=0)
     assert ours.best.metrics["value"] == theirs.best_value
     assert math.isfinite(ours.best.params["depth"])
+
+
+def test_a_condition_on_a_value_that_no_branch_has_names_what_each_has():
+    branches = [fw.Int(1, 2, when={"k": "a"}), fw.Int(3, 4, when={"k": "b"})]
+    with pytest.raises(fw.UsageError, match="7: a whole number from 1 to 2 or a whole number from 3 to 4 is expected"):
+        fw.Space({"k": fw.Choice(["a", "b"]), "d": branches, "z": fw.Float(0.0, 1.0, when={"d": 7})})

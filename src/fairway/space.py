@@ -362,8 +362,13 @@ class Space(Mapping[str, Parameter]):
 
     def _in_some_branch(self, name: str, value: object) -> Value:
         """A value as the first branch that accepts it has it."""
-        accepting = [branch for branch in self.declared[name] if _accepts(branch, value)]
-        return (accepting or self.declared[name])[0].check(value)
+        wanted = []
+        for branch in self.declared[name]:
+            try:
+                return branch.check(value)
+            except UsageError as error:
+                wanted.append(str(error).removeprefix(f"{short(value)}: ").removesuffix(" is expected"))
+        raise UsageError(f"{short(value)}: {' or '.join(wanted)} is expected")
 
     def _sorted_by_condition(self) -> tuple[str, ...]:
         parents: dict[str, set[str]] = {name: set() for name in self.names}

@@ -211,7 +211,9 @@ study.optimize(lambda trial: os.kill(os.getpid(), signal.SIGKILL) if trial.numbe
     study = fw.load_study(url, "study")
     study.optimize(lambda trial: 0.5, trials=5)
     assert study.counts["failed"] == 1
-    assert capfd.readouterr().err.splitlines()[-1].startswith("5/5 trials in ")
+    last = capfd.readouterr().err.splitlines()[-1]
+    assert last.startswith("5/5 trials in ")
+    assert "2 earlier, 7 completed, 1 failed, 1 of these tried again, seed" in last
 
 
 def test_lines_that_come_fast_are_told_every_ten_seconds(monkeypatch):

@@ -45,7 +45,7 @@ def show(owner: Owner, run: Running, wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    begun, before = time.monotonic(), _finished(owner)
+    begun, before = time.monotonic(), owner.ledger.ended_trials
 
     def lines(most: int | None = None) -> list[str]:
         seconds = time.monotonic() - begun
@@ -194,10 +194,6 @@ def _repeating(show: Callable[..., None]) -> Iterator[None]:
         thread.join()
 
 
-def _finished(owner: Owner) -> int:
-    return sum(owner.counts.values()) - owner.counts["running"]
-
-
 def describe(
     owner: Owner, done: int, trials: int | None, seconds: float, *, before: int = 0, left: float = math.inf
 ) -> list[str]:
@@ -207,6 +203,7 @@ def describe(
     tally += [f"{duration(round(left))} left"] if 1.0 <= left < math.inf else []
     tally += [f"{before} earlier"] if before else []
     tally += [f"{counts[each]} {each}" for each in ("running", "completed", "stopped", "failed") if counts[each]]
+    tally += [f"{ledger.retries} of these tried again"] if ledger.retries else []
     state = ["nothing feasible yet" if owner.problem.limits else "nothing measured yet"]
     if best is not None:
         state = [f"best {measured(best.metrics.keys(), best.metrics.values(), best.errors)}"]
