@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from fairway.checks import is_number
 from fairway.rows import count_rows, missing
 
+DIGEST = "digest of "
+"""How notes begin by which a stored search knows what it was; they tell people nothing."""
+
 _NUMBERS = "biuf"  # numpy's kinds of them
 _CELLS = 4_000_000  # numbers that are hashed at a time
 _ERRORS = 4.0  # beyond what duplicates explain

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from fairway.engine.course import Course
 from fairway.engine.limits import differences
+from fairway.hashing import DIGEST
 from fairway.parameters import Choice, Float, Int, Parameter
 from fairway.report.certificates import badge, section
 from fairway.report.chart import Chart
@@ -26,7 +27,6 @@ STATUSES = ("running", "completed", "stopped", "failed")
 _EXACT = 2**53  # beyond it, JavaScript rounds whole numbers
 _SIMULATED = 1e9  # virtual time begins at 0, and this is 2001
 _CELL, _TEXT = 120, 300  # characters, at most
-_DIGEST = "digest of "  # a stored search knows itself by these notes, which tell people nothing
 _NOTED = 50  # trials whose later notes are listed
 
 
@@ -133,7 +133,7 @@ def changes(view: View) -> list[list[str]]:
 def later(view: View) -> list[list[str]]:
     """What was measured after the search: of the study first, then of its trials, the last ones if there are many."""
     numbers = sorted(k for k in view.later if k is not None)
-    said = {name: value for name, value in view.later.get(None, {}).items() if not name.startswith(_DIGEST)}
+    said = {name: value for name, value in view.later.get(None, {}).items() if not name.startswith(DIGEST)}
     lines = [["the study", _pairs(said)]] if said else []
     lines += [[f"trial {k:,}", _pairs(view.later[k])] for k in numbers[-_NOTED:]]
     left = len(numbers) - _NOTED

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from fairway.errors import UsageError
-from fairway.hashing import hashes
+from fairway.hashing import DIGEST, hashes
 from fairway.integrations.sklearn.rows import Rows
 from fairway.study import Study
 
-_ROWS, _MODEL = "digest of the rows and folds", "digest of the estimator and scorers"  # the notes
+_ROWS, _MODEL = f"{DIGEST}the rows and folds", f"{DIGEST}the estimator and scorers"  # the notes
 _FREE = ("n_jobs", "verbose", "memory")  # parameters that change no result
 _DEPTH = 6  # of what is described part by part
 
