@@ -28,7 +28,7 @@ OLDER = Path(__file__).parent / "older"
 
 def change(url, statement):
     database = Database(url)
-    with database.access.engine.begin() as connection:
+    with database.access.writing() as connection:
         connection.exec_driver_sql(statement)
 
 
@@ -121,7 +121,7 @@ def test_a_row_put_back_from_an_earlier_copy_breaks_the_chain(filled):
     """It matches its own checksum, and not what follows it."""
     change(filled, "UPDATE fairway_event SET claim = NULL WHERE position = 4")
     database = Database(filled)
-    with database.access.engine.begin() as connection:
+    with database.access.writing() as connection:
         row = connection.exec_driver_sql(
             "SELECT position, kind, claim, trial, previous, checksum, body FROM fairway_event WHERE position = 4"
         ).one()

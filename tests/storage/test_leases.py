@@ -68,7 +68,7 @@ def short_lease(monkeypatch):
 
 def rows(url, statement="SELECT machine, process, beat FROM fairway_worker ORDER BY worker"):
     database = Database(url)
-    with database.access.engine.begin() as connection:
+    with database.access.writing() as connection:
         result = connection.exec_driver_sql(statement)
         return result.all() if result.returns_rows else None
 

@@ -195,7 +195,7 @@ def test_a_write_that_fails_is_undone_before_anybody_uses_its_connection_again(u
 def test_a_database_of_an_older_schema_is_migrated_when_it_is_opened(url, monkeypatch):
     run_curves(open_study(url), CURVES)
     database = Database(url)
-    with database.access.engine.begin() as connection:  # as the first version made it
+    with database.access.writing() as connection:  # as the first version made it
         for statement in (
             "DROP INDEX fairway_event_trial",
             "ALTER TABLE fairway_event DROP COLUMN trial",
@@ -308,7 +308,7 @@ class TestABrokenDatabase:
     def test_a_newer_schema(self, url):
         open_study(url)
         database = Database(url)
-        with database.access.engine.begin() as connection:
+        with database.access.writing() as connection:
             connection.exec_driver_sql("UPDATE fairway_schema SET version = 99")
         self.check(url, "written by a newer fairway .schema 99, this one knows 3.; update fairway")
 
