@@ -167,6 +167,20 @@ def test_what_could_not_be_told_is_kept_and_written_with_the_next_ask(make_study
     assert verify(study.log.read()).faults == []
 
 
+def test_a_trial_that_is_paused_while_the_log_is_away_is_continued_all_the_same(make_study, tmp_path):
+    study = make_study(storage=Away(), patience=0.3, checkpoints=fw.Keep(folder=tmp_path / "kept"))
+    trial = study.ask()
+    trial.report(auc=0.5, eod=0.1)
+    study.log.gone = True
+    trial.save(lambda path: path.write_text("half"))
+    with pytest.raises(fw.StorageError):
+        study.owner.close(trial, "failed", "interrupted", paused=True)
+    study.log.gone = False
+    again = study.ask()
+    assert (again.params, again.resume.read_text()) == (trial.params, "half")
+    assert verify(study.log.read()).faults == []
+
+
 def test_a_tell_that_was_written_though_it_failed_is_the_trials_own_end(make_study):
     study = make_study(storage=Faulty(), patience=0)
     trial = study.ask()

@@ -237,30 +237,21 @@ class Owner:
         with self.journal.turn():
             if self.running.get(number) is not trial:
                 raise UsageError(f"trial {number} was told already ({trial.status}); a trial is told once")
-            write = partial(self.close, trial, status, reason, traceback)
-            end = End(status, reason, write, driver.notes, traceback=traceback)
-            end = self.ends.setdefault(number, end)
+            write = partial(self.close, trial, status, reason, traceback, paused=paused)
+            end = self.ends.setdefault(number, End(status, reason, write, driver.notes, traceback=traceback))
             self.journal.follow()  # what others wrote since, the append will tell
-            written = self._has_ended(number)
-            if not written:
-                end.then = self._again(number, lost=0) if paused and resumable(self.ledger, number) else end.then
-                end.rows = driver.batch.event()
-                self.journal.close(number)
-                try:
-                    written = self._tell(number, end)
-                except BaseException:
+            if paused and resumable(self.ledger, number):
+                end.then = self._again(number, lost=0)
+            end.rows = driver.batch.event()
+            self.journal.close(number)  # its rows go with its end
+            try:
+                written = self._settle(number, end, partial(self._tell, number, end))
+            except BaseException:
+                if number in self.running:
                     self.journal.open(driver.batch)
                     end.rows = None
-                    raise
-            del self.running[number], self.ends[number]
-            self.journal.close(number)
-            self.journal.follow()
-            if not written:  # given up at this moment, and perhaps to be revived
-                end.rows = None
-                written = self._tell(number, end)
-                self.journal.follow()
+                raise
             driver.status = self.ledger.courses[number].status
-            self._keep_snapshot(at_least=10 * _LONG + self._snapshot_at // 2)
         self.keeper.tidy()
         return written and driver.status == status
 
@@ -268,16 +259,23 @@ class Owner:
         """Write that a further worker's trial ended, with its last reports; False if somebody else was first."""
         with self.journal.turn():
             write = partial(self.tell_for, told, rows)
-            self.ends[told.number] = End(told.status, told.reason, write, rows=rows, told=told)
+            end = self.ends[told.number] = End(told.status, told.reason, write, rows=rows, told=told)
             self.journal.follow()
-            written = self._has_ended(told.number) or self._write(told, rows)
-            del self.ends[told.number]
-            self.journal.follow()
-            if not written:
-                written = self._write(told, None)
-                self.journal.follow()
-            self._keep_snapshot(at_least=10 * _LONG + self._snapshot_at // 2)
+            written = self._settle(told.number, end, lambda: self._write(told, end.rows))
         self.keeper.tidy()
+        return written
+
+    def _settle(self, number: int, end: End, write: Callable[[], bool]) -> bool:
+        """Have an end written, unless it is in the log, and forget its trial; False if somebody else's is there."""
+        written = self._has_ended(number) or write()
+        del self.ends[number]
+        self.running.pop(number, None)
+        self.journal.follow()
+        if not written:  # given up at this moment, and perhaps to be revived
+            end.rows = None
+            written = write()
+            self.journal.follow()
+        self._keep_snapshot(at_least=10 * _LONG + self._snapshot_at // 2)
         return written
 
     @property
