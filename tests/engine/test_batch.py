@@ -8,7 +8,7 @@ import fairway as fw
 from fairway.engine.batch import Batch, drained
 from fairway.engine.events import SAVED
 from fairway.engine.measurement import Observation, Spread
-from fairway.engine.payment import Pace
+from fairway.engine.pace import Pace
 from fairway.engine.referee import Referee
 
 

@@ -95,7 +95,7 @@ def test_a_study_whose_limits_changed_knows_what_one_with_these_limits_from_the_
         one, other = mine.record(k), ledger.record(k)
         assert repr(replace(one, check_seconds=0.0)) == repr(replace(other, check_seconds=0.0))  # NaN is unlike itself
     assert study.owner.referee.incumbent == referee.incumbent
-    rebuilt = study.owner.referee.learned(study.problem, study.log.read())
+    rebuilt = study.owner.referee.known_by(study.problem, study.log.read())
     assert repr(states.to_json(rebuilt)) == repr(states.to_json(referee.known()))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from fairway.engine.columns import widened
 from fairway.engine.events import Reported
 from fairway.engine.measurement import Observation
-from fairway.engine.payment import Pace
+from fairway.engine.pace import Pace
 from fairway.engine.referee import Referee
 
 _NO_PAYMENTS, _NO_NOISE, _NO_ERRORS = np.empty((0, 3), np.int64), np.empty((0, 4)), np.empty((0, 3))

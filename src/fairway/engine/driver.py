@@ -25,7 +25,6 @@ from fairway.engine.durability import REPORT_NS
 from fairway.engine.events import ABSENT, SAVED, Status
 from fairway.engine.forks import disowned_by_children
 from fairway.engine.measurement import Given, Observation, Report, Spread
-from fairway.engine.payment import is_due
 from fairway.engine.referee import Referee
 from fairway.engine.remeasurement import how_measured
 from fairway.engine.saver import Saver
@@ -332,7 +331,7 @@ class Driver:
             if pace.at_end and kept is not None and kept.checkpoint is not None and not better:
                 return None  # an earlier checkpoint is better
             # Without checkpoints it is the last state that counts; one that offers nothing leaves nothing to check.
-            self._awaiting = report if report.lazy and not is_due(pace, report.step, last=report.last) else None
+            self._awaiting = report if report.lazy and not pace.allows(report.step, last=report.last) else None
         with referee.lock:
             return self._commit(report)
 

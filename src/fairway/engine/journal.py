@@ -269,7 +269,7 @@ class Journal:
         whole = self.read(0, position)
         self.ledger.extend(events, lambda: whole)
         problem = self.ledger.problem
-        self.referee.judge_by(problem, self.referee.learned(problem, whole))
+        self.referee.judge_by(problem, self.referee.known_by(problem, whole))
         self.position = self.referee.seen = position
         for event in events:
             self.roster.publish(position, event)

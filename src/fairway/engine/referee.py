@@ -16,12 +16,11 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from fairway import feasibility
-from fairway.engine import payment
 from fairway.engine.columns import fitted
 from fairway.engine.events import ABSENT, SAVED, Asked, Event, Remeasured, Reported, Told
 from fairway.engine.forks import disowned_by_children
 from fairway.engine.measurement import Observation, Report, Spread
-from fairway.engine.payment import Pace
+from fairway.engine.pace import Pace
 from fairway.engine.remeasurement import alone_metrics, newer
 from fairway.engine.steadiness import Steadiness
 from fairway.engine.tracked import Tracked
@@ -122,18 +121,14 @@ class Referee:
         """All that it learned from reports."""
         return {name: getattr(self, name) for name in KNOWN}
 
-    def learn(self, known: Mapping[str, Any]) -> None:
-        """Know what another one did (`known`), and nothing else."""
-        for name, value in [(name, known[name]) for name in KNOWN]:
-            setattr(self, name, value)
-
     def judge_by(self, problem: Problem, known: Mapping[str, Any]) -> None:
-        """Judge by other limits from now on, knowing what another one `learned` by them."""
+        """Judge by other limits from now on, and know what another one did by them (`known`), and nothing else."""
         with self.lock:
-            self._judge_by(problem)  # first: who finds the old one has read nothing of the new
-            self.learn(known)
+            self._judge_by(problem)  # first: a reader without the lock compares it before the rest
+            for name in KNOWN:
+                setattr(self, name, known[name])
 
-    def learned(self, problem: Problem, events: Iterable[Event]) -> dict[str, Any]:
+    def known_by(self, problem: Problem, events: Iterable[Event]) -> dict[str, Any]:
         """What one that judges by another problem knows after these events."""
         other = Referee(problem, self.stopper, may_fall=self.contenders is not None)
         other.tracked.aims = dict(self.tracked.aims)
@@ -181,26 +176,32 @@ class Referee:
         return Pace(total, best, at_end=best > 1)
 
     def pays(self, number: int, pace: Pace, report: Report) -> bool:
-        """Whether the constraints that a trial offers are paid for, as far as this referee knows.
+        """Whether the constraints that a trial offers are paid for: live, and when `verify` asks again.
 
-        When training has ended (`train_ns` ABSENT), and for a frugal stopper at the last step, there is nothing to
-        wait for and the stopper is not asked. A steady limit that this trial was never checked for is paid for
-        whatever the objective.
+        They are where the trial's pace allows a check, the objective reaches the bar (ACE's skip rule), no limit is
+        known to be broken already, though the first price is learned all the same, and the stopper agrees. A steady
+        limit that this trial was never checked for is paid for whatever the objective and the stopper.
         """
         if not report.lazy:
             return False
-        if self.steadiness.steady and self.steadiness.unchecked(number):
-            return payment.pays(pace, math.inf, report, agreed=True, priced=self.check_rounds > 0)
-        bar = self._bar_of(number, report) if self._tracks else self.bar
-        if report.loss > bar:  # by far the most common case
+        unchecked = bool(self.steadiness.steady) and bool(self.steadiness.unchecked(number))
+        bar = math.inf if unchecked else self._bar_of(number, report)
+        if report.loss > bar or report.broken and self.check_rounds:
             return False
-        train_ns = report.train_ns
-        ending = train_ns == ABSENT or report.last and self.stopper.frugal and report.loss < bar
-        cost = train_ns if self._reads_clock else STEP
-        if self._tracks and not ending:
+        return pace.allows(report.step, last=report.last) and (
+            unchecked or pace.at_end or self._agrees(number, report, bar)
+        )
+
+    def _agrees(self, number: int, report: Report, bar: float) -> bool:
+        """Whether the stopper wants a check; it is not asked where there is nothing to wait for.
+
+        That is when training has ended (`train_ns` ABSENT), and for a frugal stopper at the last step.
+        """
+        if report.train_ns == ABSENT or report.last and self.stopper.frugal and report.loss < bar:
+            return True
+        if self._tracks:
             self._tell_place(number, lost=self.tracked.is_lost(number, report.step))
-        agreed = ending or self.state.due(number, report.step, report.loss, cost)
-        return payment.pays(pace, bar, report, agreed=agreed, priced=self.check_rounds > 0)
+        return self.state.due(number, report.step, report.loss, report.train_ns if self._reads_clock else STEP)
 
     def commit(self) -> tuple[int, int]:
         """Make the choice to pay an act of this referee: its number, and the log position seen."""

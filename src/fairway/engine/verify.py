@@ -37,7 +37,7 @@ from fairway.engine.identity import WORDING, Identity
 from fairway.engine.ledger import Ledger
 from fairway.engine.limits import Limits, last_change, last_limits
 from fairway.engine.measurement import Observation, Report
-from fairway.engine.payment import Pace
+from fairway.engine.pace import Pace
 from fairway.engine.referee import Referee, observations
 from fairway.engine.remeasurement import may_fall, nearest_broken, with_sums
 from fairway.engine.soundness import fitting
@@ -300,7 +300,7 @@ class _Worker:
         foreign = [event for event in events if is_news(event, self._worker)]
         again = [event for event in foreign if isinstance(event, Remeasured)]  # of trials of this worker too
         others = [event for event in foreign if not isinstance(event, Remeasured)]
-        self._referee.judge_by(problem, self._referee.learned(problem, others))
+        self._referee.judge_by(problem, self._referee.known_by(problem, others))
         rows: dict[int, list[Observation]] = {}
         for act in self._acts:
             if isinstance(act.event, Told):

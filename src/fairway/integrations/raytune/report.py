@@ -84,8 +84,8 @@ def _name(experiment: str) -> str:
 class _TrainablesReferee(Referee):
     """Decides when to check as the scheduler's referee does, and leaves stopping to that one."""
 
-    def learn(self, posted: Mapping[str, Any]) -> None:
-        """Take over what was read from the board."""
+    def read_board(self, posted: Mapping[str, Any]) -> None:
+        """Take over what is posted there."""
         self.bar = min(self.bar, posted.get("bar", math.inf))
         if posted.get("check_rounds"):
             for name in _COSTS:
@@ -112,7 +112,7 @@ class _Reporter:
     def _refresh(self) -> None:
         now = time.monotonic()
         if now - self._read >= _FRESH_SECONDS:
-            self._referee.learn(ray.get(self._board.read.remote()))
+            self._referee.read_board(ray.get(self._board.read.remote()))
             self._read = now
 
     def report(self, metrics: Mapping[str, Any], constraints: Mapping[str, Given], checkpoint: Any) -> None:
