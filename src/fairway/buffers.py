@@ -11,15 +11,11 @@ from numpy.typing import NDArray
 from fairway import feasibility
 from fairway.derived import Derived
 from fairway.feasibility import Checkpoint
-from fairway.history import History, Means
+from fairway.history import COLUMNS, History, Means
 from fairway.problem import Problem
 from fairway.space import Space
 
-_KINDS = {
-    np.int64: ("number", "step", "reached", "folds"),
-    np.float64: ("x", "loss", "values", "bounds", "violation", "lowest", "halfway", "late", "seconds", "noise"),
-    np.bool_: ("failed", "partial"),
-}
+_MEASURED = ("loss", "values", "bounds", "violation", "lowest", "halfway", "late", "noise")  # NaN if a trial failed
 
 
 class _Row(NamedTuple):
@@ -44,7 +40,7 @@ class Columns:
             **dict.fromkeys(("values", "bounds", "late"), (len(problem.constraints),)),
         }
         self._buffers: dict[str, NDArray[Any]] = {
-            name: np.empty((64, *shapes.get(name, ())), kind) for kind, names in _KINDS.items() for name in names
+            name: np.empty((64, *shapes.get(name, ())), kind) for name, kind in COLUMNS.items()
         }
         self._n = 0
         self._fronts: list[list[float]] = []  # row, step, loss and bounds of what is on a trial's own front
@@ -77,10 +73,7 @@ class Columns:
         """
         cells: dict[str, object] = {"number": number, "x": x, "seconds": seconds, "partial": partial}
         if checkpoint is None:
-            cells |= dict.fromkeys(
-                ("loss", "values", "bounds", "violation", "lowest", "halfway", "late", "noise"), np.nan
-            )
-            cells |= {"failed": True, "step": 0, "reached": 0, "folds": 0}
+            cells |= {"failed": True, "step": 0, "reached": 0, "folds": 0, **dict.fromkeys(_MEASURED, np.nan)}
             row = _Row(cells, np.nan, 0, {})
         else:
             amount, sign = feasibility.known(self._problem, checkpoint), self._problem.objective.sign

@@ -6,7 +6,7 @@ Rows are only ever appended to shared buffers, so a snapshot is a set of views: 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,14 @@ from fairway import feasibility
 from fairway.derived import Derived, Keys
 from fairway.problem import Problem
 from fairway.space import Space
+
+COLUMNS: Mapping[str, type[np.generic]] = {
+    **dict.fromkeys(("number", "step", "reached", "folds"), np.int64),
+    **dict.fromkeys(("x", "loss", "values", "bounds", "violation", "lowest", "halfway", "late"), np.float64),
+    **dict.fromkeys(("seconds", "noise"), np.float64),
+    **dict.fromkeys(("failed", "partial"), np.bool_),
+}
+"""The columns of a history that have a row for each finished trial."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +91,7 @@ class History:
 
     def first(self, n: int) -> History:
         """The snapshot as it was when n trials had finished and none was running."""
-        columns = {item.name: getattr(self, item.name)[:n] for item in fields(self)[3:-6]}
+        columns = {name: getattr(self, name)[:n] for name in COLUMNS}
         if self.means is not None:
             columns["loss"] = columns["lowest"] = self.means.moved(columns["folds"])
         return replace(self, **columns, pending=self.pending[:0], fronts=self.fronts[self.fronts[:, 0] < n])
