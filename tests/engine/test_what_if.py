@@ -18,7 +18,7 @@ from fairway.engine.trade_off import TradeOff
 from fairway.feasibility import Checkpoint
 from fairway.report.view import View
 from tests.conftest import SPACE, flush
-from tests.engine.test_revival import make_two
+from tests.engine.test_queue import make_two
 
 STOPPERS = [fw.Never(interval=1), fw.Never(interval="end"), fw.ACE(interval=1), fw.ACE(interval=2)]
 LEVELS = st.sampled_from([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])

@@ -19,7 +19,7 @@ import pytest
 import fairway as fw
 from fairway.engine.verify import verify
 from fairway.errors import MissingDependency
-from fairway.runners import limits
+from fairway.runners import times
 from fairway.runners.ray import _how, accept
 from tests.conftest import within
 
@@ -114,7 +114,7 @@ def test_a_timeout_ends_a_trial_and_an_interrupted_one_cleans_up(local_ray, ctrl
 
 @pytest.mark.parametrize("what", ["trial", "check"])
 def test_an_actor_whose_trial_or_check_never_ends_is_killed_and_replaced(local_ray, monkeypatch, what):
-    monkeypatch.setattr(limits, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(times, "GRACE_SECONDS", 0.3)
 
     def hang():
         ctypes.PyDLL(None).usleep(100_000_000)  # with Python's lock held

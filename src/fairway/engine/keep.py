@@ -96,10 +96,9 @@ def kept(problem: Problem, ledger: Ledger, best: int) -> set[str]:
             found |= _of_candidates(problem, ledger, statuses)
         if problem.tracked:
             found |= _of_the_front(problem, ledger, statuses)
-    lost = [number for number, each in ledger.given_up.lost.items() if not each.runs_again]
     waiting = [each.continues for each in ledger.queue if each.continues is not None and each.continues < len(courses)]
-    for number in (*ledger.running, *lost, *waiting):
-        course = ledger.running.get(number) or ledger.given_up.course(number) or courses[number]
+    for number in (*ledger.running, *ledger.queue.revivable, *waiting):
+        course = ledger.course(number)
         steps = {mark.step for mark in (course.checkpoint, course.peak) if mark is not None}
         found |= {save.path for save in saves.of(number) if save.step in steps}  # a check may still need its peak
         found |= {save.path for save in resumable(ledger, number)}

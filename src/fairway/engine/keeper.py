@@ -71,8 +71,7 @@ class Keeper:
             with self._journal.lock:
                 self._seen, saves = ledger.saves.version, list(ledger.saves)
                 wanted = kept(ledger.problem, ledger, self.keep.best)
-                lost = {number for number, each in ledger.given_up.lost.items() if not each.runs_again}
-                running, failed = {*ledger.running, *lost}, ledger.counts["failed"]
+                running, failed = {*ledger.running, *ledger.queue.revivable}, ledger.counts["failed"]
             gone = [save.path for save in saves if save.path not in wanted and self._is_deleted(save.path)]
             if failed != self._failed and self._sweep(saves, running):
                 self._failed = failed

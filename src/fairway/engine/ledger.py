@@ -1,14 +1,13 @@
 """What a log says: what every trial did, the columns for samplers, what waits in the queue, why a run ended.
 
 What has rules of its own is kept by a part of its own: the limits as they change (`LimitHistory`), second measurements
-(`SecondMeasurements`), the best (`Bests`), trials that were given up, checkpoints that were saved.
+(`SecondMeasurements`), the best (`Bests`), what waits or was given up (`Queue`), checkpoints that were saved (`Saves`).
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -47,9 +46,9 @@ from fairway.engine.events import (
     Told,
 )
 from fairway.engine.limits import LimitHistory, Limits, last_change
+from fairway.engine.queue import Lost, Queue
 from fairway.engine.record import TrialRecord, recorded
 from fairway.engine.remeasurement import SecondMeasurements
-from fairway.engine.revival import GivenUp, Lost
 from fairway.engine.saves import Saves
 from fairway.engine.soundness import fitting
 from fairway.engine.sums import SPENT, summed_end, take_end
@@ -68,7 +67,7 @@ class Ledger:
 
     def __init__(self, space: Space, problem: Problem, seed: int = 0, *, judged_by: int = 0) -> None:
         self._space, self._problem, self._seed = space, problem, seed
-        self.limits = LimitHistory(problem, judged_by)  # changes of the limits before those of the problem
+        self.limits = LimitHistory(problem, judged_by)  # so many changes came before those of the problem
         self.bests = Bests(problem)
         self.remeasured = SecondMeasurements()
         self.columns = Columns(space, problem, seed)
@@ -78,7 +77,7 @@ class Ledger:
         self.retries = 0  # trials that try another one again, which was lost or interrupted
         self.running: dict[int, Course] = {}
         self.points: dict[int, NDArray[np.float64]] = {}  # of the running trials, in the unit cube
-        self.given_up: GivenUp[Course] = GivenUp()
+        self.queue = Queue()
         self.counts: dict[Status, int] = {"completed": 0, "stopped": 0, "failed": 0}
         self.last_stop = ""
         self.last_failure = ""
@@ -95,11 +94,6 @@ class Ledger:
         self.carried: list[Carried] = []  # from the studies that this one started from
         self.saves = Saves()  # checkpoints that trials saved, and that were not deleted
         self._summed: tuple[Reported, dict[str, Any]] | None = None  # reports that `summed` added, if they come next
-
-    @property
-    def queue(self) -> deque[Enqueued]:
-        """Configurations that wait to be run."""
-        return self.given_up.queue
 
     @property
     def different_trials(self) -> int:
@@ -146,7 +140,7 @@ class Ledger:
         still.running = {number: copy.copy(course) for number, course in self.running.items()}
         for number, course in still.running.items():
             still.courses.replace(number, course)
-        still.given_up, still.counts, still.verdicts = self.given_up.still(), dict(self.counts), list(self.verdicts)
+        still.queue, still.counts, still.verdicts = self.queue.still(), dict(self.counts), list(self.verdicts)
         still.certifications = [replace(one, tests=list(one.tests)) for one in self.certifications]
         still.limits, still.remeasured, still.saves = self.limits.still(), self.remeasured.still(), self.saves.still()
         still.sums, still.bests = dict(self.sums), copy.copy(self.bests)
@@ -198,7 +192,7 @@ class Ledger:
                 self.opened = event.config
                 self.limits.begin(event.config)
         elif isinstance(event, Enqueued):
-            self.given_up.add(event)
+            self.queue.add(event)
         elif isinstance(event, Judged):
             self.verdicts.append(event)
         elif isinstance(event, Ended):
@@ -269,7 +263,7 @@ class Ledger:
     def _asked(self, event: Asked) -> None:
         if event.number != len(self.courses):
             raise StorageError(f"the log asks for trial {event.number} where {len(self.courses)} is due: it is damaged")
-        waiting = self.given_up.take(event)
+        waiting = self.queue.take(event)
         try:
             point = self._space.encode(event.params)
         except UsageError as error:
@@ -292,7 +286,7 @@ class Ledger:
             raise StorageError(f"the log reports for trial {event.number}, which was never asked for: it is damaged")
         soundness.refuse_other_constraints(event, *self.limits.widths)
         self.remeasured.keep(event)
-        course = self.running.get(event.number) or self.given_up.course(event.number)
+        course = self.running.get(event.number) or self.queue.lost_course(event.number)
         if course is None:
             return
         for name, value in (summed or with_reports(self._problem, course, event)).items():
@@ -306,7 +300,7 @@ class Ledger:
         soundness.refuse_other_constraints(event, *self.limits.widths)
         event = fitted(event, self._problem)
         course = self.running.pop(event.number, None)
-        if course is None and event.revived and self.given_up.course(event.number) is not None:
+        if course is None and event.revived and self.queue.lost_course(event.number) is not None:
             return  # too late: its configuration ran again
         if course is None:
             raise StorageError(f"the log ends trial {event.number}, which is not running: it is damaged")
@@ -322,7 +316,7 @@ class Ledger:
         saved = event.left * course.train_ns // max(course.steps, 1)
         self.train_saved_ns += saved
         if as_it_ran is not None:
-            self.given_up.keep(event.number, Lost(as_it_ran, self.last_failure, saved))
+            self.queue.lost[event.number] = Lost(as_it_ran, self.last_failure, saved)
         add_row(self.columns, event.number, self.points.pop(event.number), course)
         self.courses.end(event.number)
         self.saves.end(event.number)
@@ -331,7 +325,7 @@ class Ledger:
 
     def _revived(self, event: Revived) -> None:
         """Take back that a trial was given up; it runs, until the event after this."""
-        number, lost = event.number, self.given_up.revive(event.number)
+        number, lost = event.number, self.queue.revive(event.number)
         if lost is None:
             return
         lost.course.notes = {**lost.course.notes, **self.later.get(number, {})}
@@ -346,10 +340,14 @@ class Ledger:
 
     def summed(self, told: Told, batch: Reported | None) -> Told:
         """The end of a trial with what is known of it, once its last reports are added."""
-        course = self.running.get(told.number) or self.given_up.course(told.number) or self.courses[told.number]
+        course = self.course(told.number)
         added = None if batch is None else with_reports(self._problem, course, batch)
         self._summed = None if batch is None or added is None else (batch, added)
         return widened(summed_end(told, course, batch, added, judged_by=self.limits.judged_by), self._problem)
+
+    def course(self, number: int) -> Course:
+        """What is known of a trial; one that was given up is as if it still ran."""
+        return self.running.get(number) or self.queue.lost_course(number) or self.courses[number]
 
     def history(self) -> History:
         """A snapshot for samplers and terminators."""

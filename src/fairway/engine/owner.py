@@ -291,7 +291,7 @@ class Owner:
 
     def _has_ended(self, number: int) -> bool:
         """Whether the end of a trial is in the log by its own worker: written, though the write seemed to fail."""
-        return number not in self.ledger.running and self.ledger.given_up.course(number) is None
+        return number not in self.ledger.running and self.ledger.queue.lost_course(number) is None
 
     def give_up(self, number: int, reason: str, *, retry: int, paused: bool = False) -> bool:
         """Fail a trial whose worker is gone; whether it is put back in the queue, as it is up to `retry` times.
@@ -380,7 +380,7 @@ class Owner:
         """
         kept: list[Event] = [] if rows is None else [rows]
         before = []
-        if self.ledger.given_up.may_revive(told):
+        if self.ledger.queue.may_revive(told):
             told, before = replace(told, revived=True), [Revived(told.number, told.worker, told.at)]
         summed = self.ledger.summed(told, rows)
         written = self.journal.append(*before, *kept, summed, *then, meanwhile=meanwhile)

@@ -24,9 +24,9 @@ from fairway.engine.events import Event
 from fairway.engine.ledger import Ledger
 from fairway.engine.limits import Limits
 from fairway.engine.log import Log, Snapshots
+from fairway.engine.queue import Lost
 from fairway.engine.referee import KNOWN, Referee
 from fairway.engine.remeasurement import SecondMeasurements
-from fairway.engine.revival import Lost
 from fairway.engine.saves import Saves
 from fairway.errors import StorageError
 from fairway.logs import logger
@@ -190,7 +190,7 @@ def _summary(ledger: Ledger) -> bytes:
 
 def _plain(ledger: Ledger) -> dict[str, Any]:
     """What a ledger knows, apart from its trials and columns."""
-    lost, limits = ledger.given_up.lost.items(), ledger.limits
+    lost, limits = ledger.queue.lost.items(), ledger.limits
     return {
         **{name: getattr(ledger, name) for name in _PLAIN},
         **{name: getattr(ledger.bests, name) for name in _BESTS},
@@ -205,7 +205,7 @@ def _plain(ledger: Ledger) -> dict[str, Any]:
         "running": [[number, courses.to_json(course)] for number, course in ledger.running.items()],
         "saves": ledger.saves.to_json(),
         "queue": [to_json(waiting) for waiting in ledger.queue],
-        "withdrawn": [to_json(waiting) for waiting in ledger.given_up.withdrawn],
+        "withdrawn": [to_json(waiting) for waiting in ledger.queue.withdrawn],
         "lost": [
             [number, courses.to_json(one.course), one.failure, one.train_saved_ns, one.runs_again]
             for number, one in lost
@@ -232,10 +232,10 @@ def _fill(ledger: Ledger, plain: Mapping[str, Any], trials: int, later: _Later, 
         made = Certification(from_json(sealed), [from_json(test) for test in tests], limits, best and tuple(best))  # type: ignore[arg-type, misc]
         ledger.certifications.append(made)
     ledger.saves = Saves.from_json(plain["saves"])
-    ledger.queue.extend(from_json(waiting) for waiting in plain["queue"])  # type: ignore[misc]
-    ledger.given_up.withdrawn.extend(from_json(waiting) for waiting in plain["withdrawn"])  # type: ignore[misc]
+    ledger.queue.waiting.extend(from_json(waiting) for waiting in plain["queue"])  # type: ignore[misc]
+    ledger.queue.withdrawn.extend(from_json(waiting) for waiting in plain["withdrawn"])  # type: ignore[misc]
     for number, course, *rest in plain["lost"]:
-        ledger.given_up.keep(number, Lost(courses.from_json(course), *rest))
+        ledger.queue.lost[number] = Lost(courses.from_json(course), *rest)
     names = [f"trials {i}" for i in range(-(-trials // courses.BLOCK))]
     blocks = [later.part(name) if with_reports else partial(later.part, name) for name in names]
     ledger.fill(

@@ -79,7 +79,7 @@ def _crowded(owner: Owner) -> Best | None:
         if best is None:
             nearest = nearest_broken(owner.problem, owner.ledger, alone_metrics(owner.problem))
             best = None if nearest is None else owner.named(*nearest)
-        if best is None or owner.ledger.given_up.course(best.number) is not None:
+        if best is None or owner.ledger.queue.lost_course(best.number) is not None:
             return None
         return best if was_crowded(owner.problem, owner.ledger, best.number, best.step) else None
 

@@ -18,6 +18,7 @@ from fairway.engine.record import Best, TrialRecord
 from fairway.errors import UsageError
 from fairway.logs import logger
 from fairway.runners.evaluate import located
+from fairway.runners.repeating import repeating
 from fairway.terminators.terminator import Verdict
 from fairway.text import counted, shown
 
@@ -193,20 +194,11 @@ def calling(study: Any, owner: Owner, callbacks: Sequence[Callback]) -> Iterator
     if not callbacks:
         yield herald
         return
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.wait(_LOOK_SECONDS):
-            herald.look()
-
     herald.tell("on_run_start")
-    watching = threading.Thread(target=watch, name="fairway callbacks", daemon=True)
-    watching.start()
     try:
-        yield herald
+        with repeating(herald.look, _LOOK_SECONDS, "callbacks"):
+            yield herald
     finally:
-        done.set()
-        watching.join()
         herald.look()
         herald.tell("on_run_end", herald.reason)
         herald.finish()

@@ -18,9 +18,9 @@ from fairway.errors import UsageError
 from fairway.runners.alone import measure_alone
 from fairway.runners.callbacks import Callback, calling, check_callbacks
 from fairway.runners.evaluate import describe, evaluate, traced
-from fairway.runners.limits import Watch, speaking_up
 from fairway.runners.progress import say, show
 from fairway.runners.run import Hand, Outcome, Run, write_down
+from fairway.runners.times import Watch, speaking_up
 from fairway.text import counted, measured
 
 _MOMENT_SECONDS = 1.0  # to write down that trials were interrupted, after a second Ctrl-C
@@ -39,12 +39,12 @@ def run(
     address: str | None,
     progress: bool,
     callbacks: Sequence[Callback],
-    **limits: Any,
+    **settings: Any,
 ) -> None:
-    """What `Study.optimize` does; `limits` are the arguments of `Run`, and `study` is what callbacks are passed."""
+    """What `Study.optimize` does; `settings` are those of `Run`, and `study` is what callbacks are passed."""
     if not callable(function):
         raise UsageError(f"optimize({short(function)}): a function that takes a trial is expected")
-    this = Run(owner, **limits)
+    this = Run(owner, **settings)
     flag(progress, "progress")
     check_callbacks(callbacks)
     workers = whole(workers, "workers")
@@ -67,7 +67,7 @@ def run(
             this.hands = [RayHand(owner, this, exchange, cluster) for _ in range(workers)]
         else:
             this.hands = [ProcessHand(owner, this, exchange, packed, workers) for _ in range(workers)]
-    waiting = speaking_up(this.waits) if this.limits.are_set else contextlib.nullcontext()
+    waiting = speaking_up(this.waits) if this.times.are_set else contextlib.nullcontext()
     with calling(study, owner, callbacks) as herald:
         this.on_trial_end = herald.trial_ended
         try:
@@ -115,7 +115,9 @@ class LocalHand(Hand):
         try:
             with uninterrupted():
                 self._trial = trial = owner.ask(total=this.total)
-                self._limit(trial)
+                allowance = this.times.allow()
+                self._watch = this.times.watch(allowance) if this.times.are_set else None
+                allowance.impose(trial.driver, None if self._watch is None else self._watch.note_check)
                 if this.ending:  # that came while the trial was asked for
                     self.cut()
             status, reason = evaluate(self._function, trial)
@@ -138,16 +140,6 @@ class LocalHand(Hand):
         finally:
             self._watch = None
         return Outcome(trial.number, failed=trial.status == "failed")
-
-    def _limit(self, trial: Trial) -> None:
-        """Have the trial's reports keep to the limits, and watch what they cannot end."""
-        limits, driver = self._run.limits, trial.driver
-        allowance = limits.allow()
-        driver.expire(allowance.seconds, allowance.reason)
-        if limits.are_set:
-            self._watch = limits.watch(allowance)
-            driver.limit_checks(allowance.check_seconds)
-            driver.on_check = self._watch.note_check
 
     def waits(self) -> str:
         """That its trial is past its time, and what it does."""

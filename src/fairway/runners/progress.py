@@ -11,7 +11,6 @@ import html
 import logging
 import math
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,8 @@ from typing import Any, Protocol
 from fairway.engine.owner import Owner
 from fairway.engine.record import named_errors
 from fairway.logs import logger
-from fairway.runners.limits import Limits
+from fairway.runners.repeating import repeating
+from fairway.runners.times import Times
 from fairway.text import duration, measured, shown
 
 _PLAIN_SECONDS = 10.0  # between plain lines, unless there is a new best
@@ -33,7 +33,7 @@ class Running(Protocol):
 
     trials: int | None  # that it will make
     done: int  # trials that it has made
-    limits: Limits
+    times: Times
 
     def waits(self) -> Sequence[str]:
         """What it waits for past its time."""
@@ -49,7 +49,7 @@ def show(owner: Owner, run: Running, wanted: bool) -> Iterator[None]:
 
     def lines(most: int | None = None) -> list[str]:
         seconds = time.monotonic() - begun
-        told = describe(owner, run.done, run.trials, seconds, before=before, left=run.limits.left)[:most]
+        told = describe(owner, run.done, run.trials, seconds, before=before, left=run.times.left)[:most]
         return [shown(line) for line in (*told, *run.waits())]
 
     with contextlib.ExitStack() as displays:
@@ -151,12 +151,15 @@ def _cell(lines: Callable[[], list[str]]) -> Iterator[None]:
 
     handle = display(picture(), raw=True, display_id=True)
 
-    def update(*, last: bool) -> None:  # noqa: ARG001
+    def update() -> None:
         with contextlib.suppress(Exception):  # the notebook's, which may be closed
             handle.update(picture(), raw=True)
 
-    with _repeating(update):
-        yield
+    try:
+        with repeating(update, _LOOK_SECONDS, "progress"):
+            yield
+    finally:
+        update()
 
 
 @contextmanager
@@ -164,34 +167,19 @@ def _plain_lines(tell: Callable[[], None], *, best: Callable[[], Any]) -> Iterat
     """Tell a line every few seconds, when the best has changed, and at the end."""
     told, known = time.monotonic(), best()
 
-    def look(*, last: bool) -> None:
+    def look() -> None:
         nonlocal told, known
         now, found = time.monotonic(), best()
-        if last or found is not known or now - told >= _PLAIN_SECONDS:
+        if found is not known or now - told >= _PLAIN_SECONDS:
             told, known = now, found
             tell()
 
-    with _repeating(look):
-        yield
-
-
-@contextmanager
-def _repeating(show: Callable[..., None]) -> Iterator[None]:
-    """Call something again and again in a thread during the block, and once after it."""
-    done = threading.Event()
-
-    def repeat() -> None:
-        while not done.wait(min(_LOOK_SECONDS, _PLAIN_SECONDS)):
-            show(last=False)
-        show(last=True)
-
-    thread = threading.Thread(target=repeat, name="fairway progress", daemon=True)
-    thread.start()
     try:
-        yield
+        with repeating(look, _LOOK_SECONDS, "progress"):
+            yield
     finally:
-        done.set()
-        thread.join()
+        with contextlib.suppress(Exception):  # of whoever handles the log
+            tell()
 
 
 def describe(

@@ -27,11 +27,11 @@ from fairway.engine.owner import Owner
 from fairway.engine.referee import Referee
 from fairway.errors import StudyFailed, UsageError
 from fairway.logs import logger
-from fairway.runners import limits
+from fairway.runners import times
 from fairway.runners.evaluate import describe
 from fairway.runners.exchange import Exchange, Line
-from fairway.runners.limits import Watch
 from fairway.runners.run import Hand, Outcome, Run, write_down
+from fairway.runners.times import Watch
 from fairway.runners.worker import Begin, Checking, Done, Trouble, Work
 
 _LOOK_SECONDS = 1.0  # between looks whether a silent worker lives
@@ -130,12 +130,12 @@ class RemoteHand(Hand):
     def run_one(self) -> Outcome:
         """Run a trial to its end, until its worker dies, or until it must be killed."""
         asked = self._owner.assign(self._worker, total=self._run.total)
-        number, line, allowance = asked.number, self._line, self._run.limits.allow()
+        number, line, allowance = asked.number, self._line, self._run.times.allow()
         assert line is not None
         try:
             place = self._owner.keeper.place(number)
-            line.send(Begin(number, dict(asked.params), self._owner.seed_of(number), *allowance, place, asked.aim))
-            watch = self._run.limits.watch(allowance)
+            line.send(Begin(number, dict(asked.params), self._owner.seed_of(number), allowance, place, asked.aim))
+            watch = self._run.times.watch(allowance)
             while not self._run.ending:
                 left = self._seconds_left(number, watch)
                 if left <= 0:
@@ -176,7 +176,7 @@ class RemoteHand(Hand):
         """The seconds before the worker of a trial past its time is killed: a grace, or two of its steps."""
         course = self._owner.ledger.courses[number]
         step = (course.train_ns + course.check_ns) / 1e9 / max(course.steps, 1)
-        return max(limits.GRACE_SECONDS, 2 * step) - watch.overdue()[0]
+        return max(times.GRACE_SECONDS, 2 * step) - watch.overdue()[0]
 
     def _kill(self, number: int, watch: Watch) -> Outcome:
         """End a trial that is past its time with its worker, which may clean up for a moment."""
@@ -184,7 +184,7 @@ class RemoteHand(Hand):
         with contextlib.suppress(OSError):
             self._interrupt()
         self._bury()
-        reason, over = f"{why}; its worker was killed {overdue:.2g} s later", self._run.limits.are_over
+        reason, over = f"{why}; its worker was killed {overdue:.2g} s later", self._run.times.are_over
         again = self._owner.give_up(number, reason, retry=0 if over else self._run.retry_late)
         self._owner.dismiss(self._worker)
         if again or over:  # otherwise it is counted, and told then

@@ -13,7 +13,7 @@ from fairway.errors import FairwayError, SpaceExhausted, StudyComplete, StudyFai
 from fairway.logs import logger
 from fairway.runners.doubts import Doubts
 from fairway.runners.evaluate import describe
-from fairway.runners.limits import Limits
+from fairway.runners.times import Times
 from fairway.text import counted
 
 _HOPELESS = 3  # failures before any success; after so many the function is broken rather than unlucky
@@ -106,7 +106,7 @@ class Run:
         self.trials = min((n for n in (self._most, left) if n is not None), default=None)  # that it will make
         clock = owner.clock.ns
         seconds = {"timeout": timeout, "trial_timeout": trial_timeout, "check_timeout": check_timeout}
-        self.limits = Limits(clock, until=until, **seconds)
+        self.times = Times(clock, until=until, **seconds)
         asked = None if retry is None else whole(retry, "retry", least=0)
         self.retry_lost = 1 if asked is None else asked  # how often a trial is tried again that lost its worker
         self.retry_late = asked or 0  # or that was killed past its time
@@ -171,14 +171,14 @@ class Run:
             done = "1 trial was run" if self._most == 1 else f"{self._most} trials were run"
         elif self.total is not None and self._is_complete:
             done = f"the study has {counted(self._owner.ledger.different_trials, 'trial')}"
-        return self.ending or self._judge.reason or done or self._exhausted or self.limits.overtime
+        return self.ending or self._judge.reason or done or self._exhausted or self.times.overtime
 
     @property
     def continues(self) -> bool:
         """Whether there is, as far as is known now, another trial to run."""
         over = self.ending or self._exhausted or self._judge.reason
         enough = self._begun == self._most or self._is_complete and not self._owner.ledger.running
-        return not over and not enough and not self.limits.are_over
+        return not over and not enough and not self.times.are_over
 
     @property
     def _is_complete(self) -> bool:

@@ -36,6 +36,7 @@ from fairway.engine.saver import Place, Saver
 from fairway.engine.trial import Trial
 from fairway.parameters import Value
 from fairway.runners.evaluate import describe, evaluate, traced
+from fairway.runners.times import Allowance
 
 _GRACE_SECONDS = 5.0  # for cleaning up, once the owner is gone
 
@@ -44,14 +45,12 @@ Work: TypeAlias = tuple[Callable[[Trial], Any], tuple[type[Exception], ...], int
 
 
 class Begin(NamedTuple):
-    """Run this trial; the first report after so many seconds ends it, for that reason."""
+    """Run this trial."""
 
     number: int
     params: Mapping[str, Value]
     seed: int
-    seconds: float
-    overtime: str
-    check_seconds: float  # that a check may take; if that is limited, the owner hears of each one
+    allowance: Allowance  # if it limits checks, the owner hears of each one
     place: Place  # where it saves checkpoints, and what it may continue
     aim: Mapping[str, float]  # limits on tracked metrics that it is judged by
 
@@ -155,10 +154,8 @@ class _Worker:
         clock, referee = WallClock(), self._referee
         referee.aim(begin.number, begin.aim)
         driver = Driver(begin.number, referee, clock)
-        driver.expire(begin.seconds, begin.overtime)
-        if begin.check_seconds < math.inf:
-            driver.limit_checks(begin.check_seconds)
-            driver.on_check = lambda metric: self._tell(Checking(metric))
+        limited = begin.allowance.check_seconds < math.inf
+        begin.allowance.impose(driver, (lambda metric: self._tell(Checking(metric))) if limited else None)
         saved = partial(self._tell_saved, begin.number)
         driver.saver = Saver(begin.number, begin.place, saved, lambda sentence: self._tell(Trouble(sentence)))
         trial = Trial(begin.number, begin.params, seed=begin.seed, driver=driver)

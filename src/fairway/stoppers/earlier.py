@@ -16,7 +16,7 @@ from functools import partial
 from fairway.checks import at_least_zero, checked, number, positive, whole
 from fairway.problem import Problem
 from fairway.stoppers.ranks import DUST, PairRanks, Ranks
-from fairway.stoppers.recoveries import Limits, Recoveries
+from fairway.stoppers.recoveries import Recoveries, Violations
 from fairway.stoppers.stopper import Interval, Stopper, StopperState
 
 
@@ -47,7 +47,7 @@ class EarlierPilot(Stopper):
 
 
 @dataclass(slots=True)
-class _Course(Limits):
+class _Course(Violations):
     """One running trial."""
 
     next_rung: int = 1

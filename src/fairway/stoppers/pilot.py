@@ -24,7 +24,7 @@ from typing import ClassVar
 from fairway.checks import checked, fraction, number, positive, whole
 from fairway.problem import Problem
 from fairway.stoppers.ranks import DUST, Neighbours, PairRanks, Ranks
-from fairway.stoppers.recoveries import Limits, Recoveries
+from fairway.stoppers.recoveries import Recoveries, Violations
 from fairway.stoppers.rungs import Rungs
 from fairway.stoppers.stopper import Interval, Stopper, StopperState
 
@@ -82,7 +82,7 @@ class Pilot(Stopper):
 
 
 @dataclass(slots=True)
-class _Course(Limits):
+class _Course(Violations):
     """One running trial."""
 
     next_step: int = 1  # of its next rung

@@ -25,7 +25,7 @@ _DOUBLING = 1 << 20  # doublings are summed as integer multiples of 1 / _DOUBLIN
 
 
 @dataclass(slots=True)
-class Limits:
+class Violations:
     """What one running trial showed of its limits."""
 
     cost: int = 0  # training and checks
@@ -42,7 +42,7 @@ class Limits:
 class Recoveries:
     """What a study's trials showed of theirs.
 
-    >>> recoveries, trial = Recoveries(persistence=7.0, constrained=True), Limits()
+    >>> recoveries, trial = Recoveries(persistence=7.0, constrained=True), Violations()
     >>> recoveries.spend(trial, 5)
     >>> recoveries.learn(trial, step=1, loss=0.3, violation=0.2)
     >>> recoveries.best_feasible, trial.violated_since, recoveries.why_hopeless(trial)
@@ -57,12 +57,12 @@ class Recoveries:
         self._recoveries = 0  # R
         self._doublings = 0  # D * _DOUBLING
 
-    def spend(self, trial: Limits, cost: int) -> None:
+    def spend(self, trial: Violations, cost: int) -> None:
         """A trial has cost more."""
         trial.cost += cost
         self.cost += cost
 
-    def learn(self, trial: Limits, step: int, loss: float, violation: float | None) -> None:
+    def learn(self, trial: Violations, step: int, loss: float, violation: float | None) -> None:
         """A trial has reported; its violation is None if it was not checked."""
         if not self._constrained:
             return
@@ -80,7 +80,7 @@ class Recoveries:
             self._doublings += round(math.log2(step / trial.counted_to) * _DOUBLING)
             trial.counted_to = step
 
-    def why_hopeless(self, trial: Limits) -> str | None:
+    def why_hopeless(self, trial: Violations) -> str | None:
         """Why an infeasible trial stops that shows no hope: the inequality, in integers; None if it continues."""
         if not trial.violated_since or (trial.falls and trial.near):
             return None
@@ -91,10 +91,10 @@ class Recoveries:
         return f"violated since step {trial.violated_since}; trials recovered in {share} doublings of training"
 
 
-def _next_check(trial: Limits, step: int, violation: float) -> float:
+def _next_check(trial: Violations, step: int, violation: float) -> float:
     """Half the way to the step at which a falling violation would be 0, at most as many steps again; else 0.
 
-    >>> _next_check(Limits(violation=0.4, checked_at=10), 12, 0.3)
+    >>> _next_check(Violations(violation=0.4, checked_at=10), 12, 0.3)
     15.0
     """
     fallen = trial.violation - violation

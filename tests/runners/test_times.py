@@ -13,7 +13,7 @@ import pytest
 
 import fairway as fw
 from fairway.engine.verify import verify
-from fairway.runners import limits
+from fairway.runners import times
 from tests.conftest import within
 
 LONG = 100.0  # seconds, that no test waits
@@ -21,7 +21,7 @@ LONG = 100.0  # seconds, that no test waits
 
 @pytest.fixture(autouse=True)
 def short_grace(monkeypatch):
-    monkeypatch.setattr(limits, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(times, "GRACE_SECONDS", 0.3)
 
 
 def hold_the_lock():
@@ -85,7 +85,7 @@ def test_a_killed_trial_may_clean_up(make_study, tmp_path):
 
 
 def test_a_trial_that_reports_within_the_grace_is_stopped_and_keeps_what_it_measured(make_study, monkeypatch):
-    monkeypatch.setattr(limits, "GRACE_SECONDS", LONG)
+    monkeypatch.setattr(times, "GRACE_SECONDS", LONG)
 
     def slow(trial):
         for _ in trial.steps(1000):
@@ -127,7 +127,7 @@ def test_a_check_past_its_time_is_killed_and_named(make_study, hang):
 
 @pytest.mark.parametrize("backend", [None, "thread", "process"])
 def test_a_check_that_ends_late_ends_its_trial(make_study, monkeypatch, backend):
-    monkeypatch.setattr(limits, "GRACE_SECONDS", LONG)
+    monkeypatch.setattr(times, "GRACE_SECONDS", LONG)
 
     def train(trial):
         for _ in trial.steps(5):
@@ -169,8 +169,9 @@ def ear():
 def test_the_run_says_what_it_waits_for_where_nothing_can_be_killed(
     make_study, monkeypatch, capsys, ear, backend, limit
 ):
-    monkeypatch.setattr(limits, "_NOTICE_SECONDS", 0.05)
+    monkeypatch.setattr(times, "_NOTICE_SECONDS", 0.05)
     monkeypatch.setattr("fairway.runners.progress._PLAIN_SECONDS", 0.1)
+    monkeypatch.setattr("fairway.runners.progress._LOOK_SECONDS", 0.1)
     shown = []
 
     def wait():
@@ -221,7 +222,7 @@ def test_a_check_takes_a_positive_number_of_seconds(make_study, wrong):
     ],
 )
 def test_a_time_of_day_is_the_next_one_and_a_date_is_itself(until, expected):
-    assert limits.moment(until, datetime(2026, 3, 1, 17, 0)) == expected
+    assert times.moment(until, datetime(2026, 3, 1, 17, 0)) == expected
 
 
 @pytest.mark.parametrize(
@@ -238,7 +239,7 @@ def test_a_time_of_day_is_the_next_one_and_a_date_is_itself(until, expected):
 )
 def test_a_time_that_is_none_or_has_passed_is_refused(until, says):
     with pytest.raises(fw.UsageError, match=says):
-        limits.moment(until, datetime(2026, 3, 1, 17, 0))
+        times.moment(until, datetime(2026, 3, 1, 17, 0))
 
 
 def test_a_run_ends_at_its_time_and_says_which(make_study):

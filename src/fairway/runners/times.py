@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from fairway.checks import positive, short
-from fairway.engine.driver import slow_check
+from fairway.engine.driver import Driver, slow_check
 from fairway.errors import UsageError
 from fairway.logs import logger
+from fairway.runners.repeating import repeating
 
 GRACE_SECONDS = 5.0
 """For a trial that is past its time to report, before its worker is killed; or two of its steps, if that is longer."""
@@ -33,8 +33,14 @@ class Allowance(NamedTuple):
     reason: str
     check_seconds: float
 
+    def impose(self, driver: Driver, on_check: Callable[[str], object] | None) -> None:
+        """Have a trial's reports keep to it, and tell `on_check` of each check as it begins and ends."""
+        driver.expire(self.seconds, self.reason)
+        driver.limit_checks(self.check_seconds)
+        driver.on_check = on_check
 
-class Limits:
+
+class Times:
     """The times of one run."""
 
     def __init__(
@@ -126,26 +132,17 @@ class Watch:
         )
 
 
-@contextmanager
-def speaking_up(waits: Callable[[], Sequence[str]]) -> Iterator[None]:
+def speaking_up(waits: Callable[[], Sequence[str]]) -> AbstractContextManager[None]:
     """Log during the block what the run waits for, each sentence once."""
-    done = threading.Event()
+    said: set[str] = set()
 
     def look() -> None:
-        said: set[str] = set()
-        while not done.wait(_LOOK_SECONDS):
-            for sentence in waits():
-                if sentence not in said:
-                    said.add(sentence)
-                    logger.warning("%s", sentence)
+        for sentence in waits():
+            if sentence not in said:
+                said.add(sentence)
+                logger.warning("%s", sentence)
 
-    looking = threading.Thread(target=look, name="fairway limits", daemon=True)
-    looking.start()
-    try:
-        yield
-    finally:
-        done.set()
-        looking.join()
+    return repeating(look, _LOOK_SECONDS, "times")
 
 
 def moment(until: str | datetime, now: datetime) -> datetime:

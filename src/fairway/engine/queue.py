@@ -1,0 +1,110 @@
+"""Configurations that wait to be run, and the trials that were given up, whose configurations wait to run again.
+
+A worker is silent while its machine sleeps or its network is gone. Others then end its trial as failed and put the
+configuration back into the queue. If the worker comes back before that configuration has begun to run again, its end
+holds after all (`Revived`), and the queue's is withdrawn.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from fairway.engine.course import Course
+from fairway.engine.events import Asked, Enqueued, Told
+from fairway.errors import StorageError
+
+
+@dataclass
+class Lost:
+    """A trial that another than its worker ended."""
+
+    course: Course  # as if it still ran, with what was reported since
+    failure: str  # what its end added to the study: the last failure
+    train_saved_ns: int  # and this
+    runs_again: bool = False  # its configuration was taken from the queue since
+
+
+class Queue:
+    """What waits to be run, in this order, and the trials that were given up, by number."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Enqueued] = deque()
+        self.lost: dict[int, Lost] = {}
+        self.withdrawn: list[Enqueued] = []  # since the last trial began
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+    def __iter__(self) -> Iterator[Enqueued]:
+        return iter(self.waiting)
+
+    def still(self) -> Queue:
+        """A snapshot; copies what may still change."""
+        other = Queue()
+        other.waiting.extend(self.waiting)
+        other.withdrawn.extend(self.withdrawn)
+        other.lost = {n: replace(lost, course=copy.copy(lost.course)) for n, lost in self.lost.items()}
+        return other
+
+    def add(self, waiting: Enqueued) -> None:
+        """Have a configuration wait: one that is tried again before all that run for the first time."""
+        retries = sum(each.is_retry for each in self.waiting) if waiting.is_retry else len(self.waiting)
+        self.waiting.insert(retries, waiting)
+
+    def take(self, asked: Asked) -> Enqueued:
+        """Take what a trial runs; or what was withdrawn before the trial's owner knew."""
+        withdrawn, self.withdrawn = self.withdrawn, []
+        if not asked.queued:
+            return Enqueued(asked.params)
+        found = next((each for each in (*self.waiting, *withdrawn) if _is_run_by(each, asked)), None)
+        if found is None and not self.waiting:
+            raise StorageError(f"the log takes trial {asked.number} from an empty queue: it is damaged")
+        found = found or self.waiting[0]
+        if found in self.waiting:
+            self.waiting.remove(found)
+            again = [self.lost[n] for n in self.revivable if _is_retry(found, n, self.lost[n].course)]
+            for lost in again[:1]:
+                lost.runs_again = True
+        return found
+
+    def lost_course(self, number: int) -> Course | None:
+        """A trial that was given up, as if it still ran; None if it was not given up, or was revived."""
+        lost = self.lost.get(number)
+        return None if lost is None else lost.course
+
+    @property
+    def revivable(self) -> list[int]:
+        """The trials that were given up and have not run again: their workers may come back."""
+        return [number for number, lost in self.lost.items() if not lost.runs_again]
+
+    def may_revive(self, told: Told) -> bool:
+        """Whether a late end holds: it is that of the trial's own worker, and the trial has not run again."""
+        return told.number in self.revivable and self.lost[told.number].course.worker == told.worker
+
+    def revive(self, number: int) -> Lost | None:
+        """Take a trial back that was given up, and its configuration from the queue; None if it came too late."""
+        lost = self.lost.get(number)
+        if lost is None:
+            raise StorageError(f"the log revives trial {number}, which was not given up: it is damaged")
+        if lost.runs_again:
+            return None
+        del self.lost[number]
+        for waiting in [waiting for waiting in self.waiting if _is_retry(waiting, number, lost.course)][:1]:
+            self.waiting.remove(waiting)
+            self.withdrawn.append(waiting)
+        return lost
+
+
+def _is_run_by(waiting: Enqueued, asked: Asked) -> bool:
+    """Whether a trial runs what waits in the queue: a configuration, or a part of one."""
+    return all(name in asked.params and asked.params[name] == value for name, value in waiting.params.items())
+
+
+def _is_retry(waiting: Enqueued, number: int, lost: Course) -> bool:
+    """Whether what waits in the queue is a lost trial's configuration, to be tried again or continued."""
+    if waiting.continues is not None:
+        return waiting.continues == number
+    return waiting.times_lost == lost.times_lost + 1 and waiting.params == lost.params
