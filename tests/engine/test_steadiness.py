@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +50,31 @@ def test_a_limit_that_moves_is_never_carried():
     study, _ = run(lambda width, step: width + step / 100, stopper=fw.Pilot(interval=1))
     assert not study.owner.referee.steadiness.steady
     assert not any("never changes" in trial.reason for trial in study.trials)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_best_was_measured_where_it_is_also_if_few_trainings_change_a_limit_late(seed):
+    study = fw.Study(
+        {"x": fw.Float(0.0, 1.0), "width": fw.Float(0.1, 1.0)},
+        fw.Maximize("auc"),
+        [fw.AtMost("size", 0.5)],
+        stopper=fw.Pilot(interval=1),
+        seed=seed,
+    )
+
+    def size(params, step):
+        return params["width"] * (1.6 if step > 10 and params["x"] > 0.8 else 1.0)
+
+    for _ in range(40):
+        trial = study.ask()
+        x, width = trial.params["x"], trial.params["width"]
+        for step in trial.steps(40):
+            auc = 0.5 + 0.3 * width + 0.1 * x - 0.3 / step
+            trial.report(auc=auc, size=lambda trial=trial, step=step: size(trial.params, step))
+        study.tell(trial)
+    best = study.best
+    assert best.metrics["size"] == size(best.params, best.step) <= 0.5
+    assert not verify(study.log.read()).faults
 
 
 def test_the_rules_of_papers_check_as_they_always_did():

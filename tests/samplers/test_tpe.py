@@ -216,7 +216,7 @@ def test_a_run_ends_where_the_space_does():
     assert (len(study.trials), study.ended) == (6, "all 6 configurations of the space were tried")
 
 
-def test_failed_rows_are_left_out_and_partial_ones_enter_with_what_they_showed():
+def test_failed_rows_are_a_factor_of_their_own_and_partial_ones_enter_with_what_they_showed():
     sampler = fw.CTPE()
     study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), sampler=sampler, seed=0)
     for k in range(20):
@@ -229,9 +229,10 @@ def test_failed_rows_are_left_out_and_partial_ones_enter_with_what_they_showed()
         trial.driver.cut("made to stop" if k >= 18 else "")
         study.tell(trial)
     assert study.history.partial.sum() == 2
-    (factor,) = sampler._factors(study.history)
+    factor, failures = sampler._factors(study.history)
     assert sorted(factor.good[:, 0]) == pytest.approx([0.185, 0.195])
     assert len(factor.good) + len(factor.bad) == 19
+    assert (len(failures.good), failures.bad[:, 0], failures.gamma) == (19, pytest.approx([0.035]), 0.95)
 
 
 def test_running_trials_are_taken_for_bad_ones():

@@ -208,7 +208,7 @@ class Driver:
             return None
         for name in self._unlimited:
             named.pop(name, None)
-        unchecked = bool(referee.steadiness.steady) and self._carry(named, step)
+        unchecked = bool(referee.steadiness.steady) and self._carry(named, step, loss)
         for name, offer in named.items():
             if name not in self._constraint:
                 measurement.refuse_metric(self.problem, name)
@@ -402,15 +402,19 @@ class Driver:
         checks = self.referee.checks  # as many as there are limits, which may have changed by now
         return i < len(checks) and not checks[i]
 
-    def _carry(self, named: dict[str, Given], step: int) -> bool:
-        """Fill in the values of limits that training never changes; whether this trial was not checked for one yet."""
+    def _carry(self, named: dict[str, Given], step: int, loss: float) -> bool:
+        """Fill in the values of limits that training never changes; whether this trial was not checked for one yet.
+
+        What may be the best is measured all the same.
+        """
         steadiness = self.referee.steadiness
         if self.problem is not self.referee.problem:
             return False
-        for i, value in steadiness.carried(self.number, step).items():
-            name = self.problem.constraints[i].metric
-            if callable(named.get(name)):
-                named[name] = value
+        if loss > self.referee.bar_of(self.number, step, last=False):
+            for i, value in steadiness.carried(self.number, step).items():
+                name = self.problem.constraints[i].metric
+                if callable(named.get(name)):
+                    named[name] = value
         return bool(steadiness.unchecked(self.number))
 
     def _note_company(self, metric: str, given: Any) -> None:

@@ -137,11 +137,11 @@ class Referee:
                 other.replay(event)
         return other.known()
 
-    def _bar_of(self, number: int, report: Report) -> float:
+    def bar_of(self, number: int, step: int, *, last: bool) -> float:
         """The loss that a trial's report must reach before its constraints are worth paying for."""
-        if not self._tracks or not self.stopper.skip or report.last:
+        if not self._tracks or not self.stopper.skip or last:
             return self.bar
-        return self.tracked.bar(number, report.step)
+        return self.tracked.bar(number, step)
 
     def _tell_place(self, number: int, *, lost: bool = False) -> None:
         """Tell the stopper where a trial is among the tracked metrics, and the best loss that is known there."""
@@ -185,7 +185,7 @@ class Referee:
         if not report.lazy:
             return False
         unchecked = bool(self.steadiness.steady) and bool(self.steadiness.unchecked(number))
-        bar = math.inf if unchecked else self._bar_of(number, report)
+        bar = math.inf if unchecked else self.bar_of(number, report.step, last=report.last)
         if report.loss > bar or report.broken and self.check_rounds:
             return False
         return pace.allows(report.step, last=report.last) and (
@@ -213,7 +213,7 @@ class Referee:
 
         If the objective does not reach the bar, only steady ones that the trial was never checked for.
         """
-        if report.loss > self._bar_of(number, report):
+        if report.loss > self.bar_of(number, report.step, last=report.last):
             offered = [i for i in self.steadiness.unchecked(number) if i in offered]
         if len(offered) == 1:
             return offered

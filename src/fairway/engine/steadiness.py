@@ -3,7 +3,7 @@
 A limit is *steady* once a trial was checked for it again at twice the step or later, three times or more, if it never
 moved within a trial and differs between trials: a gap that is 0 in every untrained model proves nothing. Its value
 is then carried from one check of a trial to the trial's later reports, up to four times as far, where it is checked
-again. One check that finds it moved ends that for good.
+again. One check that finds it moved ends that for good. A report that may be the best is measured in any case.
 
 What is known depends on which checks were seen, not on the order in which different trials' checks arrived.
 """

@@ -1,8 +1,8 @@
 """BORE (Tiao et al., 2021): a classifier of good points estimates the density ratio of good and bad ones.
 
-The acquisition is the log probability of being in the best `gamma` share plus that of being feasible, each by a forest.
-Stopped trials count with their loss so far. Unknown rows are left out of the second forest, failed rows of both;
-running trials count as bad.
+The acquisition is the log probability of being in the best `gamma` share, plus those of being feasible and of not
+failing, each by a forest. Stopped trials count with their loss so far. Unknown rows are left out of the second forest,
+failed rows of both; running trials count as bad.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class BORE(Sampler):
         good[order[: max(1, round(self.gamma * len(order)))]] = True
         points = np.concatenate([history.x[ran], history.pending])
         labels = np.concatenate([good[ran], np.zeros(len(history.pending), bool)])
-        score = self._log_probability(points, labels, x, rng)
+        score = self._log_probability(points, labels, x, rng) + self._log_probability(history.x, ran, x, rng)
         known = ran & ~np.isnan(history.violation)
         if history.problem.constraints and known.any():
             score = score + self._log_probability(history.x[known], history.feasible[known], x, rng)

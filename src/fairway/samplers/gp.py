@@ -3,8 +3,9 @@
 The acquisition is the log expected improvement over the best feasible point plus the log probability that each
 constraint holds (Gardner et al., 2014); until something is feasible, only the latter. A stopped trial counts with the
 median loss of the completed ones, or with its own loss so far if `impute` is False or if it holds the best feasible
-checkpoint. Unknown rows are left out of a constraint's process, failed rows of all. Running trials are assumed to reach
-the predicted mean.
+checkpoint. Unknown rows are left out of a constraint's process. That a trial does not fail is a constraint too, whose
+process learns from all rows; failed ones are left out of the others. Running trials are assumed to reach the predicted
+mean.
 """
 
 from __future__ import annotations
@@ -142,16 +143,21 @@ def objective_process(
 
 
 def limit_terms(features: Features, history: History, rows: NDArray[np.intp], *, warp: bool = False) -> Iterator[Term]:
-    """For each constraint, the log probability that it holds late in training, learned from some rows."""
+    """For each constraint, the log probability that it holds late in training, learned from some rows.
+
+    And the log probability that a trial does not fail, if any did.
+    """
     from fairway.models.acquisition import log_probability_below  # noqa: PLC0415 - SciPy loads slowly
     from fairway.models.gaussian_process import fit  # noqa: PLC0415
     from fairway.models.search import Term  # noqa: PLC0415
     from fairway.models.transform import Transform  # noqa: PLC0415
 
-    for i in range(len(history.problem.constraints)):
-        over = history.late_beyond(i)[rows]
+    limits = [(rows, history.late_beyond(i)[rows]) for i in range(len(history.problem.constraints))]
+    if history.failed.any():
+        limits.append((np.arange(len(history)), np.where(history.failed, 1.0, -1.0)))
+    for where, over in limits:
         known = ~np.isnan(over)
         if np.count_nonzero(known) >= 2:  # noqa: PLR2004
             move = Transform(over[known], cut=False)
-            process = fit(features, features(history.x[rows[known]]), move(over[known]), warp=warp)
+            process = fit(features, features(history.x[where[known]]), move(over[known]), warp=warp)
             yield Term(process, partial(log_probability_below, limit=float(move(np.zeros(1))[0])))

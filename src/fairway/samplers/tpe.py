@@ -12,7 +12,8 @@ fill the group.
 Rows count at their fidelity. A trial that was trained longer, by a factor of 1.75 or more, comes before one that was
 trained less, and those that came as far are ranked by their lowest loss: a stopper stops the worse ones first. A
 constraint's value is that of the later half of a trial's training. Rows whose constraint is unknown are left out of
-that constraint's densities, failed rows of all. Running trials count as bad. Where trials were stopped early, a
+that constraint's densities. That a trial does not fail is a constraint too: failed rows are the bad ones of its
+densities, and left out of all others. Running trials count as bad. Where trials were stopped early, a
 constraint that no trial has kept is not a factor: its good group would be one trial, trained by chance for long. There
 are many trials then, and each says less: the search starts after 0.6 of `start` trials, with kernels 1.4 times as wide.
 A whole number's kernel is then at least a quarter of a step wide, not a whole one.
@@ -149,11 +150,14 @@ class TPE(Sampler):
         return math.ceil(self.gamma * math.sqrt(n)) if self.growth == "sqrt" else min(math.ceil(self.gamma * n), 25)
 
     def _factors(self, history: History) -> Iterator[_Factor]:
-        """The factors that are not constant; here, at most the objective."""
+        """The factors that are not constant; here, at most the objective, and whether a trial fails."""
         order = _best_trained_first(history)
         for own in _split(history.x, order, self._good_size(history, order), history.pending, ranked=True):
             good, bad = zip(own[:2], *self._carried(history), strict=True)
             yield own._replace(good=np.concatenate(good), bad=np.concatenate(bad))
+        if len(order) < len(history):
+            ran_first = np.concatenate([np.flatnonzero(~history.failed), np.flatnonzero(history.failed)])
+            yield from _split(history.x, ran_first, len(order), history.x[:0], ranked=False)
 
     def _carried(self, history: History) -> Iterator[tuple[Points, Points]]:
         """The good and the bad rows of each earlier study, fewer with each own trial."""
