@@ -96,6 +96,7 @@ def test_a_study_whose_limits_changed_knows_what_one_with_these_limits_from_the_
         assert repr(replace(one, check_seconds=0.0)) == repr(replace(other, check_seconds=0.0))  # NaN is unlike itself
     assert study.owner.referee.incumbent == referee.incumbent
     rebuilt = study.owner.referee.known_by(study.problem, study.log.read())
+    referee.restart_stopper()
     assert repr(states.to_json(rebuilt)) == repr(states.to_json(referee.known()))
 
 
@@ -123,6 +124,25 @@ def test_a_reader_of_summaries_and_a_snapshot_agree_with_the_owner(stopper, acts
         assert one.problem == study.problem
     assert repr(view.trials) == repr(study.trials)
     assert repr(states.to_json(referee.known())) == repr(states.to_json(study.owner.referee.known()))
+
+
+def train_towards(trial):
+    """The loss falls with x and y, and so does the size rise."""
+    x, y = trial.params["x"], trial.params["y"]
+    limited = {"size": lambda: x * y} if "size" in trial.problem.metrics else {}
+    for step in trial.steps(30):
+        trial.report(loss=(1 - x) ** 2 + (1 - y) ** 2 + 1 / step, **limited)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_after_a_new_limit_trials_are_not_stopped_by_those_that_were_never_checked_for_it(seed):
+    space, pilot = {"x": fw.Float(0.0, 1.0), "y": fw.Float(0.0, 1.0)}, fw.Pilot(interval=1)
+    study = fw.Study(space, fw.Minimize("loss"), stopper=pilot, seed=seed)
+    study.optimize(train_towards, trials=30, progress=False)
+    study.set_limit(fw.AtMost("size", 0.1))
+    study.optimize(train_towards, trials=30, progress=False)
+    assert sum(trial.steps <= 3 for trial in study.trials[30:]) <= 15  # of 30; it was 24 or more
+    assert verify(study.log.read()).faults == []
 
 
 class Held:

@@ -1,8 +1,8 @@
 """Limits that change while a study runs: what `study.set_limit` writes, and the problem that follows from it.
 
 An event says all limits from its place in the log on (`LimitsChanged`). Everything is then judged by them, past trials
-included: ledgers and referees forget what they know and learn it again from the log. The unit in which violations are
-added up stays the one that a constraint began with.
+included: ledgers and referees forget what they know and learn it again from the log, and the stopper starts afresh from
+the best. The unit in which violations are added up stays the one that a constraint began with.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fairway.engine.course import Course
 from fairway.engine.events import Asked, Enqueued, Told
@@ -27,13 +27,13 @@ class Lost:
     runs_again: bool = False  # its configuration was taken from the queue since
 
 
+@dataclass
 class Queue:
     """What waits to be run, in this order, and the trials that were given up, by number."""
 
-    def __init__(self) -> None:
-        self.waiting: deque[Enqueued] = deque()
-        self.lost: dict[int, Lost] = {}
-        self.withdrawn: list[Enqueued] = []  # since the last trial began
+    waiting: deque[Enqueued] = field(default_factory=deque)
+    lost: dict[int, Lost] = field(default_factory=dict)
+    withdrawn: list[Enqueued] = field(default_factory=list)  # since the last trial began
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -43,11 +43,8 @@ class Queue:
 
     def still(self) -> Queue:
         """A snapshot; copies what may still change."""
-        other = Queue()
-        other.waiting.extend(self.waiting)
-        other.withdrawn.extend(self.withdrawn)
-        other.lost = {n: replace(lost, course=copy.copy(lost.course)) for n, lost in self.lost.items()}
-        return other
+        lost = {number: replace(each, course=copy.copy(each.course)) for number, each in self.lost.items()}
+        return Queue(self.waiting.copy(), lost, list(self.withdrawn))
 
     def add(self, waiting: Enqueued) -> None:
         """Have a configuration wait: one that is tried again before all that run for the first time."""

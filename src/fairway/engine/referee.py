@@ -135,7 +135,19 @@ class Referee:
         for event in events:
             if isinstance(event, Asked | Reported | Told | Remeasured):
                 other.replay(event)
+        other.restart_stopper()
         return other.known()
+
+    def restart_stopper(self) -> None:
+        """Have the stopper know the best and nothing else: limits have changed.
+
+        It would compare a trial within the new limits with those that were never checked for them, which are often
+        ahead because they break them.
+        """
+        self.state, best = self.stopper.start(self.problem), self.incumbent
+        if best is not None:
+            self.state.judge(best.number, best.step, best.loss, 0.0)
+            self.state.finish(best.number, completed=True)
 
     def bar_of(self, number: int, step: int, *, last: bool) -> float:
         """The loss that a trial's report must reach before its constraints are worth paying for."""

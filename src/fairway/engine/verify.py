@@ -260,7 +260,7 @@ class _Worker:
 
     def verify(self, events: Sequence[Event], since: int) -> None:
         """Make every act again; the worker joined at a position, and knew the limits of that moment."""
-        replayed = 0
+        replayed, before = 0, last_change(events[:since])
         rows: dict[int, list[Observation]] = {}  # by event
         for event in events:
             if isinstance(event, Asked):  # a worker knows from the beginning of its trial on what that aims at
@@ -274,6 +274,8 @@ class _Worker:
                 rows = {}
             while replayed < seen:
                 other = events[replayed]
+                if replayed == before:
+                    self._referee.restart_stopper()
                 if is_news(other, self._worker):
                     self._referee.replay(other)
                 replayed += 1
@@ -301,16 +303,23 @@ class _Worker:
         again = [event for event in foreign if isinstance(event, Remeasured)]  # of trials of this worker too
         others = [event for event in foreign if not isinstance(event, Remeasured)]
         self._referee.judge_by(problem, self._referee.known_by(problem, others))
+        known = {id(event) for event in events}
+        self._act_again(problem, [act for act in self._acts if id(act.event) in known])
+        for remeasured in again:
+            self._referee.replay(remeasured)
+        self._referee.restart_stopper()
+        self._act_again(problem, [act for act in self._acts if id(act.event) not in known])  # before it heard of that
+
+    def _act_again(self, problem: Problem, acts: Sequence[_Act]) -> None:
+        """Learn by another problem what this worker did."""
         rows: dict[int, list[Observation]] = {}
-        for act in self._acts:
+        for act in acts:
             if isinstance(act.event, Told):
                 self._referee.replay(act.event)
             elif act.kind == "rule":
                 event = act.event
                 observed = rows.get(id(event)) or rows.setdefault(id(event), [*observations(event, problem)])
                 self._referee.rule(event.number, observed[act.row])
-        for remeasured in again:
-            self._referee.replay(remeasured)
 
     def _begin(self, event: Reported) -> None:
         pace = self._paces[event.number] = self._referee.begin(event.total)
