@@ -48,3 +48,11 @@ def test_a_long_batch_says_what_its_reports_say_one_by_one(rows):
             setattr(course, name, value)
     for name, value in at_once.items():
         np.testing.assert_equal(value, getattr(course, name), name)
+
+
+def test_what_is_known_late_in_training_is_a_check_of_all_limits_if_there_was_one():
+    """Not a report at which the broken limit was not measured: samplers would never hear of it."""
+    rows = [(0.1 * step, (0, 7 if step == 6 else SAVED), (0.3, 9.0)) for step in range(1, 9)]
+    assert with_reports(PROBLEM, Course({}, 0, 0.0), batch(rows, 1))["late"].values == (0.3, 9.0)
+    rows[5] = (0.6, (0, SAVED), (0.3, 9.0))
+    assert with_reports(PROBLEM, Course({}, 0, 0.0), batch(rows, 1))["late"].values == (0.3, None)

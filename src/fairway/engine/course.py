@@ -37,7 +37,7 @@ class Course:
     stop_reason: str | None = None  # why the stopper ended it
     checkpoint: Checkpoint | None = None  # the one that stands for the trial
     peak: Checkpoint | None = None  # the one with the best objective, whatever its constraints
-    late: Checkpoint | None = None  # the least violating check in the later half of its training
+    late: Checkpoint | None = None  # the least violating whole check in the later half of its training
     by_octave: Mapping[int, Checkpoint] = field(default_factory=dict)  # the same among steps 1, 2 to 3, 4 to 7, ...
     lows: Mapping[int, tuple[int, float]] = field(default_factory=dict)  # by octave: its last step, its lowest loss
     halfway: tuple[int, float] | None = None  # the same of all octaves but the last two
@@ -170,9 +170,16 @@ def height(problem: Problem, peak: Checkpoint) -> tuple[float, bool, int]:
 
 
 def _excess(problem: Problem, checkpoint: Checkpoint) -> tuple[float, ...]:
-    """How far a checkpoint is beyond its limits, and then its tracked metrics; what was not measured does not count."""
-    amount = feasibility.known(problem, checkpoint) or 0.0
-    return (amount, *_tracked(problem, checkpoint)) if problem.tracked else (amount,)
+    """A key that sorts checks: by how many limits were not measured, how far they are beyond the others, tracked ones.
+
+    A checkpoint at which one limit was measured and broken says more than one at which it was not.
+    """
+    amount, columns = (
+        feasibility.known(problem, checkpoint) or 0.0,
+        zip(problem.constraints, checkpoint.values, strict=True),
+    )
+    missing = sum(one.has_limit and value is None for one, value in columns) if None in checkpoint.values else 0
+    return (missing, amount, *_tracked(problem, checkpoint)) if problem.tracked else (missing, amount)
 
 
 def _tracked(problem: Problem, checkpoint: Checkpoint) -> tuple[float, ...]:
@@ -215,11 +222,12 @@ def _candidates(problem: Problem, batch: Reported) -> list[int]:
     chosen = {int(rows[peak]), int(rows[feasibility.first_standing(problem, loss, amounts, checked)])}
     if problem.tracked:
         chosen |= {*rows[checked.any(axis=1)].tolist()}
+    missing = np.count_nonzero(~checked[:, [one.has_limit for one in problem.constraints]], axis=1)
     octaves = np.frexp(batch.step[rows].astype(np.float64))[1]
     octaves[~checked.any(axis=1)] = -1
     for octave in {*octaves.tolist()} - {-1}:
         among = np.flatnonzero(octaves == octave)
-        chosen.add(int(rows[among[np.argmin(np.nan_to_num(amounts[among]))]]))
+        chosen.add(int(rows[among[np.lexsort((np.nan_to_num(amounts[among]), missing[among]))[0]]]))
     return sorted(chosen)
 
 
