@@ -147,6 +147,11 @@ class Driver:
         """Count training from a time by the trial's clock on, by default from now."""
         self._mark = self._clock() if ns is None else ns
 
+    @property
+    def next_step(self) -> int:
+        """The step of a report that does not say which."""
+        return self.last_step + 1 if self._final or not self.step else self.step
+
     def expire(self, seconds: float, reason: str) -> None:
         """Have the first report after so many seconds end the trial, for this reason."""
         self._overtime, self._deadline = reason, self._clock() + seconds * 1e9
@@ -183,7 +188,7 @@ class Driver:
         if metrics is not None or named is None:
             named = measurement.joined(self.problem, metrics, named or {})
         if step is None:
-            step = self.last_step + 1 if self._final or not self.step else self.step
+            step = self.next_step
         elif type(step) is not int:
             step = whole(step, "step")
         total = pace.total

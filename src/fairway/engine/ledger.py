@@ -78,7 +78,7 @@ class Ledger:
         self.running: dict[int, Course] = {}
         self.points: dict[int, NDArray[np.float64]] = {}  # of the running trials, in the unit cube
         self.queue = Queue()
-        self.counts: dict[Status, int] = {"completed": 0, "stopped": 0, "failed": 0}
+        self.counts: dict[Status, int] = {"completed": 0, "stopped": 0, "failed": 0}  # of trials that have ended
         self.last_stop = ""
         self.last_failure = ""
         self.terminators: dict[int, Any] = {}  # by worker, as JSON
@@ -94,6 +94,11 @@ class Ledger:
         self.carried: list[Carried] = []  # from the studies that this one started from
         self.saves = Saves()  # checkpoints that trials saved, and that were not deleted
         self._summed: tuple[Reported, dict[str, Any]] | None = None  # reports that `summed` added, if they come next
+
+    @property
+    def by_status(self) -> dict[Status, int]:
+        """How many trials are running, completed, stopped and failed."""
+        return {"running": len(self.running), **self.counts}
 
     @property
     def different_trials(self) -> int:

@@ -8,7 +8,7 @@ processes that it runs trials in: it writes for them, and passes on what they ha
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -177,7 +177,7 @@ class Owner:
     @property
     def counts(self) -> dict[Status, int]:
         """How many trials are running, completed, stopped and failed."""
-        return {"running": len(self.ledger.running), **self.ledger.counts}
+        return self.ledger.by_status
 
     # Asking
 
@@ -317,12 +317,16 @@ class Owner:
         continues = number if resumable(self.ledger, number) else None
         return [Enqueued(course.params, course.times_lost + lost, continues)]
 
+    def lost(self, workers: Iterable[int]) -> set[int]:
+        """Which of some workers are gone; those of this process never are."""
+        with self.journal.turn():
+            others = {*workers} - {self.referee.worker, *self.journal.roster.further}
+            return self.journal.outage.insist(partial(self.journal.roster.lost, others))
+
     def _give_up_lost(self) -> None:
         """Fail the running trials of others' workers that are gone."""
         with self.journal.turn():
-            known = {self.referee.worker, *self.journal.roster.further}
-            others = {course.worker for course in self.ledger.running.values()} - known
-            gone = self.journal.outage.insist(partial(self.journal.roster.lost, others))
+            gone = self.lost(course.worker for course in self.ledger.running.values())
             for number in [n for n, course in self.ledger.running.items() if course.worker in gone]:
                 self.give_up(number, "lost its worker", retry=1)
 
@@ -415,12 +419,16 @@ class Owner:
         """Change limits; from here on everything is judged by the new ones."""
         self.journal.catch_up()
         while event := self.ledger.limits.change(limits, added, at=self.clock.at()):
-            written = self.journal.append(event)
-            self.journal.catch_up()
-            if written:
+            if self.write(event):
                 logger.info("limits changed: %s", ", ".join(map(str, self.problem.constraints)))
                 break
         self._keep_snapshot(at_least=1 if self.journal.position > _LONG else _LONG)  # so readers need not judge all
+
+    def write(self, *events: Event) -> bool:
+        """Write events and read what others wrote before them; False if another process was first to claim one."""
+        written = self.journal.append(*events)
+        self.journal.catch_up()
+        return written
 
     def note(self, number: int | None, notes: Mapping[str, Any]) -> None:
         """Keep something that was learned later: of a trial that has ended, or of the study."""

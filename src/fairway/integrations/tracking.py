@@ -174,7 +174,7 @@ def _living_others(study: Study) -> set[int]:
     owner = study.owner
     mine = {owner.referee.worker, *owner.journal.roster.further}
     others = {course.worker for course in owner.ledger.courses} - mine
-    return set() if study.log.leases is None else others - owner.journal.roster.lost(others)
+    return set() if study.log.leases is None else others - owner.lost(others)
 
 
 def _entry(study: Study, trial: TrialRecord) -> Entry:

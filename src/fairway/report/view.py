@@ -61,7 +61,7 @@ class Curve(NamedTuple):
 
 
 class View:
-    """One study, read and never written: equal to a fold of its whole log.
+    """One study, read and never written: equal to a replay of its whole log.
 
     >>> import fairway as fw
     >>> from fairway.report.view import View
@@ -203,7 +203,7 @@ class View:
     @property
     def counts(self) -> dict[Status, int]:
         """How many trials are running, completed, stopped and failed."""
-        return {"running": len(self.ledger.running), **self.ledger.counts}
+        return self.ledger.by_status
 
     @property
     def verdicts(self) -> Sequence[Judged]:

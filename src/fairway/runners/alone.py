@@ -115,9 +115,7 @@ def _write(owner: Owner, best: Best, again: Sequence[Twice]) -> bool:
     event = with_sums(problem, log.reports([best.number]), again_of_it)
     notes = {how_measured(one.constraint.metric): one.note(best.step) for one in again if not one.counts}
     noted = [Noted(best.number, notes, at)] if notes else []
-    written = owner.journal.append(event, *noted)
-    owner.journal.catch_up()
-    return written
+    return owner.write(event, *noted)
 
 
 class _Alone(Again):

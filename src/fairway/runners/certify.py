@@ -27,7 +27,7 @@ from fairway.engine.certification import (
     safety,
 )
 from fairway.engine.columns import stretched
-from fairway.engine.events import Event, Sealed, Surveyed, Tested
+from fairway.engine.events import Sealed, Surveyed, Tested
 from fairway.engine.ledger import Ledger
 from fairway.engine.owner import Owner
 from fairway.engine.record import Best
@@ -190,15 +190,9 @@ class Certifier:
             at=self._owner.clock.at(),
             best=self._ledger.bests.place,
         )
-        if not self._write(sealed):
+        if not self._owner.write(sealed):
             return None
         return self._ledger.certifications[sealed.certification]
-
-    def _write(self, event: Event) -> bool:
-        """Write an event, and read what others wrote before it; False if another process was first to claim it."""
-        written = self._owner.journal.append(event)
-        self._owner.journal.catch_up()
-        return written
 
     def _survey(self, train: Callable[[Trial], Any]) -> None:
         """Train the most promising trials again, and measure their limits on the way, on the judging rows."""
@@ -212,7 +206,7 @@ class Certifier:
                 step, objective, values, errors = map(list, zip(*training.rows, strict=True))
                 values = [stretched(each, problem, math.nan) for each in values]
                 errors = [stretched(each, problem, None) for each in errors]
-                self._write(Surveyed(last.number, step, objective, values, errors, cuts=training.cuts))
+                self._owner.write(Surveyed(last.number, step, objective, values, errors, cuts=training.cuts))
 
     def _model(self, candidate: Candidate) -> Any:
         """The model of a candidate."""
@@ -255,7 +249,7 @@ class Certifier:
         at = self._owner.clock.at()
         test = Tested(certification.sealed.certification, place, kept, p_values(problem, kept), decided, at)
         self._refuse_if_superseded(certification.sealed)
-        self._write(test)  # if another process was first, it says the same
+        self._owner.write(test)  # if another process was first, it says the same
         return model
 
     def _refuse_if_superseded(self, sealed: Sealed) -> None:

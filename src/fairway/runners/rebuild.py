@@ -79,9 +79,7 @@ class Again(Driver):
         step: int | None = None,
         checkpoint: Any = None,
     ) -> Observation | None:
-        at = step
-        if at is None:
-            at = self.last_step + 1 if self._final or not self.step else self.step
+        at = self.next_step if step is None else step
         wanted = at in self._steps
         self.referee.bar = math.inf if wanted else -math.inf  # every check is worth its price, or none
         offers = self.offered(joined(self.problem, {} if metrics is None else metrics, named or {}))

@@ -76,7 +76,7 @@ def _joins(history: History) -> bool:
     """Whether Gaussian processes join: a trial was stopped, few have finished, and the space has few features."""
     if len(history) > _TRIALS or not history.partial.any():
         return False
-    from fairway.models.gaussian_process import Features  # noqa: PLC0415 - SciPy loads slowly, and before `one_thread`
+    from fairway.models.gaussian_process import Features  # noqa: PLC0415 - SciPy is slow to load, and must be before `one_thread`
 
     return len(Features(history.space).of) <= _FEATURES
 

@@ -55,7 +55,8 @@ def opened_log(storage: str | Log | None, name: str) -> Iterator[Log]:
 
 def only_study(url: str) -> str:
     """The name of the study in a database that holds one; of several, a sentence lists them."""
-    from fairway.storage.sql import Database, public  # noqa: PLC0415 - SQLAlchemy takes its time to load
+    from fairway.storage.access import public  # noqa: PLC0415 - SQLAlchemy takes its time to load
+    from fairway.storage.sql import Database  # noqa: PLC0415
 
     names = [stored.name for stored in Database(url, reading=True).studies()]
     if len(names) == 1:

@@ -21,13 +21,13 @@ from fairway.engine.events import Ended, Event, Reported, Told, claim
 from fairway.errors import StorageError, UsageError
 from fairway.parameters import shortened
 from fairway.storage import chain, schema, snapshots
-from fairway.storage.access import BUSY_MS, Access, public
+from fairway.storage.access import BUSY_MS, Access
 from fairway.storage.chain import Row
 from fairway.storage.leases import SqlLeases
 from fairway.storage.statements import Statement
 from fairway.storage.transcript import Transcript
 
-__all__ = ["Database", "SqlLog", "Stored", "public"]
+__all__ = ["Database", "SqlLog", "Stored"]
 
 _AT_ONCE = 500  # trials in one query
 

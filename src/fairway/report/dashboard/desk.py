@@ -13,8 +13,9 @@ import sqlalchemy as sa
 from fairway.errors import StorageError, UsageError
 from fairway.report.dashboard.watch import Feed, Watch, epoch, event, sentence
 from fairway.report.templates import compact
+from fairway.storage.access import public
 from fairway.storage.files import mark, path_of
-from fairway.storage.sql import Database, Stored, public
+from fairway.storage.sql import Database, Stored
 from fairway.text import shown
 
 LIST_SECONDS = 1.0  # between two looks at the list of studies while somebody sees it
