@@ -10,7 +10,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -184,52 +184,48 @@ class Ledger:
         summed, self._summed = self._summed, None
         if isinstance(event, Reported):
             self._reported(event, summed[1] if summed is not None and summed[0] is event else None)
-        elif isinstance(event, Asked):
-            self._asked(event)
-        elif isinstance(event, Told):
-            self._told(event)
-        elif isinstance(event, Revived):
-            self._revived(event)
-        elif isinstance(event, Opened):
-            self.workers = max(self.workers, event.worker + 1)
-            self.terminators[event.worker] = event.config.get("terminator")
-            if self.opened is None:
-                self.opened = event.config
-                self.limits.begin(event.config)
-        elif isinstance(event, Enqueued):
-            self.queue.add(event)
-        elif isinstance(event, Judged):
-            self.verdicts.append(event)
-        elif isinstance(event, Ended):
-            self.ended = event.reason
-        elif isinstance(event, Noted):
-            self._noted(event)
-        elif isinstance(event, Remeasured):
-            self._remeasured(event)
-        elif isinstance(event, Dropped):
-            self._dropped(event)
-        elif isinstance(event, Searched):
-            self.searched.append(event)
-        else:
-            self._study_event(event)
+        elif type(event) in self._TAKEN_BY:
+            self._TAKEN_BY[type(event)](self, event)
 
-    def _study_event(self, event: Event) -> None:
-        """Take in what is said of the study as a whole, and of files."""
-        if isinstance(event, Sealed):
-            seal(self.certifications, event, limits=len(self.limits.changes), best=self.bests.place)
-        elif isinstance(event, Tested):
-            take_test(self.certifications, event, lambda one: self.certified_limits(one).limits)
-        elif isinstance(event, LimitsChanged):
-            self.limits.add(event, len(self.courses))
-        elif isinstance(event, Carried):
-            soundness.check(from_json(event.copy))
-            self.carried.append(event)
-        elif isinstance(event, Saved):
-            if event.number >= len(self.courses):
-                raise StorageError(f"the log saves for trial {event.number}, which was never asked for: it is damaged")
-            self.saves.add(event)
-        elif isinstance(event, Removed):
-            self.saves.remove(event.paths)
+    def _opened(self, event: Opened) -> None:
+        self.workers = max(self.workers, event.worker + 1)
+        self.terminators[event.worker] = event.config.get("terminator")
+        if self.opened is None:
+            self.opened = event.config
+            self.limits.begin(event.config)
+
+    def _enqueued(self, event: Enqueued) -> None:
+        self.queue.add(event)
+
+    def _judged(self, event: Judged) -> None:
+        self.verdicts.append(event)
+
+    def _ended(self, event: Ended) -> None:
+        self.ended = event.reason
+
+    def _searched(self, event: Searched) -> None:
+        self.searched.append(event)
+
+    def _sealed(self, event: Sealed) -> None:
+        seal(self.certifications, event, limits=len(self.limits.changes), best=self.bests.place)
+
+    def _tested(self, event: Tested) -> None:
+        take_test(self.certifications, event, lambda one: self.certified_limits(one).limits)
+
+    def _limits_changed(self, event: LimitsChanged) -> None:
+        self.limits.add(event, len(self.courses))
+
+    def _carried(self, event: Carried) -> None:
+        soundness.check(from_json(event.copy))
+        self.carried.append(event)
+
+    def _saved(self, event: Saved) -> None:
+        if event.number >= len(self.courses):
+            raise StorageError(f"the log saves for trial {event.number}, which was never asked for: it is damaged")
+        self.saves.add(event)
+
+    def _removed(self, event: Removed) -> None:
+        self.saves.remove(event.paths)
 
     def _noted(self, event: Noted) -> None:
         number = event.number
@@ -342,6 +338,27 @@ class Ledger:
         self.train_saved_ns -= lost.train_saved_ns
         self.last_failure = "" if self.last_failure == lost.failure else self.last_failure
         self.columns.remove(number)
+
+    # What takes each kind of event in. A `Reported` has its own way; what a survey found says nothing of trials.
+    _TAKEN_BY: ClassVar[Mapping[type[Event], Callable[[Ledger, Any], None]]] = {
+        Asked: _asked,
+        Told: _told,
+        Revived: _revived,
+        Opened: _opened,
+        Enqueued: _enqueued,
+        Judged: _judged,
+        Ended: _ended,
+        Noted: _noted,
+        Remeasured: _remeasured,
+        Dropped: _dropped,
+        Searched: _searched,
+        Sealed: _sealed,
+        Tested: _tested,
+        LimitsChanged: _limits_changed,
+        Carried: _carried,
+        Saved: _saved,
+        Removed: _removed,
+    }
 
     def summed(self, told: Told, batch: Reported | None) -> Told:
         """The end of a trial with what is known of it, once its last reports are added."""
