@@ -306,7 +306,7 @@ def drop_database(server, url):
         name = url.partition("?")[0].rpartition("/")[2]
         engine = sa.create_engine(server.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
-            connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+            connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
         engine.dispose()
 
 
