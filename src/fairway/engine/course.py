@@ -174,11 +174,10 @@ def _excess(problem: Problem, checkpoint: Checkpoint) -> tuple[float, ...]:
 
     A checkpoint at which one limit was measured and broken says more than one at which it was not.
     """
-    amount, columns = (
-        feasibility.known(problem, checkpoint) or 0.0,
-        zip(problem.constraints, checkpoint.values, strict=True),
-    )
-    missing = sum(one.has_limit and value is None for one, value in columns) if None in checkpoint.values else 0
+    amount, missing = feasibility.known(problem, checkpoint) or 0.0, 0
+    if None in checkpoint.values:
+        columns = zip(problem.constraints, checkpoint.values, strict=True)
+        missing = sum(one.has_limit and value is None for one, value in columns)
     return (missing, amount, *_tracked(problem, checkpoint)) if problem.tracked else (missing, amount)
 
 

@@ -4,8 +4,8 @@ The acquisition is the log expected improvement over the best feasible point plu
 constraint holds (Gardner et al., 2014); until something is feasible, only the latter. A stopped trial counts with the
 median loss of the completed ones, or with its own loss so far if `impute` is False or if it holds the best feasible
 checkpoint. Unknown rows are left out of a constraint's process. That a trial does not fail is a constraint too, whose
-process learns from all rows; failed ones are left out of the others. Running trials are assumed to reach the predicted
-mean.
+process learns from the latest 150 failed ones as well; they are left out of the others. Running trials are assumed to
+reach the predicted mean.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 _RANDOM = 512  # points to start the search from
+_FAILED = 150  # trials at most, the latest, that are learned from
 _INCUMBENTS = 5  # best trials whose one-parameter changes are starting points too
 
 
@@ -153,8 +154,10 @@ def limit_terms(features: Features, history: History, rows: NDArray[np.intp], *,
     from fairway.models.transform import Transform  # noqa: PLC0415
 
     limits = [(rows, history.late_beyond(i)[rows]) for i in range(len(history.problem.constraints))]
-    if history.failed.any():
-        limits.append((np.arange(len(history)), np.where(history.failed, 1.0, -1.0)))
+    failed = np.flatnonzero(history.failed)[-_FAILED:]
+    if len(failed):
+        ran_or_not = np.concatenate([rows, failed])
+        limits.append((ran_or_not, np.where(history.failed[ran_or_not], 1.0, -1.0)))
     for where, over in limits:
         known = ~np.isnan(over)
         if np.count_nonzero(known) >= 2:  # noqa: PLR2004
