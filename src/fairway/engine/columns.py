@@ -24,7 +24,7 @@ _Written = TypeVar("_Written", Reported, Told, Remeasured)
 
 def fitted(event: _Written, problem: Problem) -> _Written:
     """An event with a column for each constraint in force; what it has no column for was not offered."""
-    if isinstance(event, Told | Remeasured):
+    if not isinstance(event, Reported):
         return _ends(event, problem, len(problem.constraints), places_of(problem))
     if problem.places is None and event.values.shape[1] == len(problem.constraints):
         return event

@@ -6,7 +6,7 @@ was never measured from what was measured as NaN: see `ABSENT` and `SAVED`. Thei
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeGuard
 
@@ -333,25 +333,22 @@ def claim(event: Event) -> str | None:
     >>> claim(Asked(number=7, params={}, at=0.0, worker=0))
     'asked 7'
     """
-    if isinstance(event, Opened):
-        return f"worker {event.worker}"
-    if isinstance(event, Asked) or isinstance(event, Dropped) and event.number is not None:
-        return f"asked {event.number}"
-    if isinstance(event, LimitsChanged):
-        return f"limits {event.change}"
-    if isinstance(event, Sealed):
-        return f"sealed {event.certification}"
-    if isinstance(event, Tested):
-        return f"tested {event.certification} {event.place}"
-    if isinstance(event, Remeasured):
-        return f"remeasured {event.number} {event.step}"
-    if isinstance(event, Carried) and event.copy.get("event") == Opened.__name__:
-        return f"carried {event.study}"
-    if isinstance(event, Revived):
-        return f"revived {event.number}"
-    if isinstance(event, Told):
-        return f"told {event.number}{' revived' if event.revived else ''}"
-    return None
+    make = _CLAIMS.get(type(event))
+    return None if make is None else make(event)
+
+
+_CLAIMS: Mapping[type, Callable[[Any], str | None]] = {
+    Opened: lambda event: f"worker {event.worker}",
+    Asked: lambda event: f"asked {event.number}",
+    Dropped: lambda event: None if event.number is None else f"asked {event.number}",
+    LimitsChanged: lambda event: f"limits {event.change}",
+    Sealed: lambda event: f"sealed {event.certification}",
+    Tested: lambda event: f"tested {event.certification} {event.place}",
+    Remeasured: lambda event: f"remeasured {event.number} {event.step}",
+    Carried: lambda event: f"carried {event.study}" if event.copy.get("event") == Opened.__name__ else None,
+    Revived: lambda event: f"revived {event.number}",
+    Told: lambda event: f"told {event.number}{' revived' if event.revived else ''}",
+}
 
 
 def last_act(event: Reported | Told) -> int:
@@ -364,6 +361,6 @@ def is_news(event: Event, worker: int) -> TypeGuard[Asked | Reported | Told | Re
 
     These are others' rulings, whatever was measured again, and what a trial aims at.
     """
-    if isinstance(event, Asked):
-        return bool(event.aim)
-    return isinstance(event, Remeasured) or isinstance(event, Reported | Told) and event.worker != worker
+    if isinstance(event, (Reported, Told)):
+        return event.worker != worker
+    return isinstance(event, Remeasured) or isinstance(event, Asked) and bool(event.aim)

@@ -65,7 +65,7 @@ class Journal:
 
     def turn(self) -> AbstractContextManager[None]:
         """The lock, once nobody waits for the log: for what reads, writes and reads again."""
-        return self.outage.turn()
+        return self.outage
 
     # Trials that run in this process
 
@@ -256,7 +256,7 @@ class Journal:
             if is_news(event, self.referee.worker):
                 self.referee.replay(event)
                 self.referee.seen = self.position
-            elif isinstance(event, Reported | Told) and last is not None:  # an act from before the change was known
+            elif last is not None and isinstance(event, Reported | Told):  # an act from before the change was known
                 self.referee.replay(event)
             self.roster.publish(self.position, event)
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fairway.engine import interrupts
@@ -40,13 +39,18 @@ class Outage:
         self._last = self._next = 0.0  # the last failure; when to try again
         self._pause = _SHORTEST
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """The lock, once nobody waits for the log in the middle of an act."""
-        with self._lock:
+    def __enter__(self) -> None:
+        """Take the lock, once nobody waits for the log in the middle of an act: a *turn*."""
+        self._lock.acquire()
+        try:
             while self._waiting:
                 self._over.wait()
-            yield
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __exit__(self, *raised: object) -> None:
+        self._lock.release()
 
     def insist(self, act: Callable[[], T], meanwhile: Callable[[], object] | None = None) -> T:
         """What an act returns that needs the log, tried again while it is away.

@@ -77,6 +77,8 @@ class Roster:
 
     def publish(self, position: int, event: Event) -> None:
         """Keep an event for every further worker that has not seen it."""
+        if not self._news:
+            return
         hear = [events for worker, events in self._news.items() if is_news(event, worker)]
         if hear:
             unseen = _Unseen(position, pickle.dumps(event))  # once for all of them

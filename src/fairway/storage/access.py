@@ -197,7 +197,6 @@ class Access:
 
         One that is `durable` survives the loss of power too, once it or a later one is written through to the disk.
         """
-        self._look()
         now = time.monotonic()
         through = at_once or (durable and now >= self._through + THROUGH_SECONDS)
         begin, after = (_WRITE_THROUGH if through else _WRITE) if self.is_sqlite else ((), ())
@@ -205,7 +204,7 @@ class Access:
             yield cursor
         if through:
             self._through = now
-        self._look()
+        self._look()  # what went into a deleted file is not written
 
     @contextmanager
     def snapshot(self) -> Iterator[sa.Connection]:
