@@ -11,26 +11,24 @@ different moments. The user's `Trial` is a thin face on the same object.
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
-from fairway import feasibility
 from fairway.checks import MOST, whole
 from fairway.engine import measurement
 from fairway.engine.batch import Batch
+from fairway.engine.checker import Checker
 from fairway.engine.clock import Clock
 from fairway.engine.decision import Decision
 from fairway.engine.durability import REPORT_NS
-from fairway.engine.events import ABSENT, SAVED, Status
+from fairway.engine.events import ABSENT, Status
 from fairway.engine.forks import disowned_by_children
 from fairway.engine.measurement import Given, Observation, Report, Spread
 from fairway.engine.referee import Referee
-from fairway.engine.remeasurement import how_measured
 from fairway.engine.saver import Saver
 from fairway.errors import UsageError
 from fairway.folds import Folds
-from fairway.measured import Measured
 from fairway.problem import Problem
 
 _MISSING = object()
@@ -55,9 +53,8 @@ class Driver:
 
     __slots__ = (
         *("number", "status", "step", "last_step", "saver", "reason", "failed", "notes", "batch", "referee", "problem"),
-        *("on_best", "on_note", "on_check", "_clock", "_drain", "_objective", "_sign", "_final", "_mark", "_forked"),
-        *("_deadline", "_overtime", "_check_seconds", "_continue", "_awaiting", "_paying"),
-        *("_constraint", "_unlimited", "_unpaid", "__weakref__"),
+        *("on_best", "on_note", "_checker", "_clock", "_drain", "_objective", "_sign", "_final", "_mark", "_forked"),
+        *("_deadline", "_overtime", "_continue", "_unlimited", "_unpaid", "__weakref__"),
     )
 
     def __init__(
@@ -73,30 +70,25 @@ class Driver:
         self.notes: dict[str, Any] = {}
         self.on_best: Callable[[int, float], object] | None = None
         self.on_note: Callable[[Mapping[str, Any]], object] | None = None  # keeps what is noted after its end
-        self.on_check: Callable[[str], object] | None = None  # hears which constraint is called; empty when it is over
         self.batch, self.referee = Batch(number, referee, clock.ns()), referee
         self._clock, self._drain = clock.ns, drain
         self._objective, self._sign = referee.problem.objective.metric, referee.problem.objective.sign
         self._final = False  # what is reported now is the last report
         self._deadline: float = math.inf  # by the clock; a report after it cuts the trial
         self._overtime = ""  # with this reason
-        self._check_seconds: float = math.inf  # that one check may take
         self._continue = Decision(stop=False, reason="", interval=None, best=False)
-        self._awaiting: Report | None = None  # the report to check when training ends, unless a better one comes
-        self._paying = False  # inside a constraint's callable
         self._mark = clock.ns()  # since then the trial trains
         self._forked = False  # this is a copy, in a child of its process
+        self._checker = Checker(number, referee, clock.ns, self.notes)
         self._judge_by(referee.problem)
         disowned_by_children(self)
 
     def _judge_by(self, problem: Problem) -> None:
         """Take over the referee's limits, which may change while the trial trains."""
         self.problem: Problem = problem
-        self._constraint = {constraint.metric: i for i, constraint in enumerate(problem.constraints)}
-        self._unlimited = [metric for metric in problem.columns if metric not in self._constraint]
+        self._checker.judge_by(problem)
+        self._unlimited = [metric for metric in problem.columns if metric not in self._checker.columns]
         self._unpaid = None if problem.limits else 0.0  # the violation of a report that pays for nothing
-        if self._awaiting is not None:
-            self._awaiting = measurement.offered_again(self._awaiting, problem)
 
     # What is known of it
 
@@ -139,6 +131,25 @@ class Driver:
         self._continue = Decision(stop=False, reason="", interval=self.batch.pace.interval, best=False)
         self._mark = self._clock()
 
+    def count(self) -> Iterator[int]:
+        """Count the steps, from the one after the checkpoint that it continues, until the trial is over."""
+        total, self.step = self.total, self.continued
+        while not self.reason and self.status == "running" and (total is None or self.step < total):
+            self.step += 1
+            yield self.step
+
+    def resume(self) -> Path | None:
+        """The checkpoint to continue from, or the last one that was saved; None if there is none.
+
+        Whoever asks before the first step continues from it.
+        """
+        if self.saver is None:
+            return None
+        found = self.saver.found()
+        if found is not None and not self.step and not self.last_step:
+            self.saver.continued = self.last_step = found[0]
+        return self.saver.last or (found[1] if found is not None and self.continued else None)
+
     def now(self) -> int:
         """The trial's clock, in nanoseconds."""
         return self._clock()
@@ -156,13 +167,17 @@ class Driver:
         """Have the first report after so many seconds end the trial, for this reason."""
         self._overtime, self._deadline = reason, self._clock() + seconds * 1e9
 
-    def limit_checks(self, seconds: float) -> None:
-        """Have a check that takes longer end the trial, once it is over."""
-        self._check_seconds = seconds
+    def limit_checks(self, seconds: float, on_check: Callable[[str], object] | None = None) -> None:
+        """Have a check that takes longer end the trial, once the check is over.
+
+        `on_check` is called with the metric when a check begins, and with "" when it is over.
+        """
+        self._checker.slowest, self._checker.on_check = seconds, on_check
 
     def cut(self, reason: str) -> None:
         """End it here for a reason that is not the stopper's; a check that was to come is not made."""
-        self.reason, self._awaiting = reason, None
+        self.reason = reason
+        self._checker.take_awaited()
 
     def fail(self, reason: str) -> None:
         """Note why it cannot succeed."""
@@ -181,7 +196,7 @@ class Driver:
         """
         now = self._clock()
         batch, pace, referee = self.batch, self.batch.pace, self.referee
-        if self.reason or self._paying or self.status != "running":
+        if self.reason or self._checker.busy or self.status != "running":
             self.refuse_reports()
         if self.problem is not referee.problem:
             self._judge_by(referee.problem)
@@ -213,9 +228,9 @@ class Driver:
             return None
         for name in self._unlimited:
             named.pop(name, None)
-        unchecked = bool(referee.steadiness.steady) and self._carry(named, step, loss)
+        unchecked = bool(referee.steadiness.steady) and self._checker.carry(named, step, loss)
         for name, offer in named.items():
-            if name not in self._constraint:
+            if name not in self._checker.columns:
                 measurement.refuse_metric(self.problem, name)
             lazy += callable(offer)
         train_ns = now - self._mark
@@ -223,12 +238,12 @@ class Driver:
             self.begin(None)
             pace = batch.pace
         last = self._final or step == pace.total
-        all_lazy = lazy == len(named) == len(self._constraint)
+        all_lazy = lazy == len(named) == len(self._checker.columns)
         nothing_to_pay = all_lazy and pace.interval == 1 and (loss > referee.bar or not lazy) and not unchecked
         if not nothing_to_pay:  # a rare case
             broken = 0 < lazy < len(named) and measurement.is_broken(self.problem, named)
             report = Report(step, objective, loss, named, checkpoint, train_ns, lazy > 0, broken, last, spread)
-            payment = self._choose(report) if lazy or pace.interval != 1 else None
+            payment = self._checker.choose(report, pace) if lazy or pace.interval != 1 else None
             if payment is not None or not all_lazy:
                 return self._check(report, payment)
         values, prices = referee.unmeasured, referee.all_saved
@@ -267,15 +282,21 @@ class Driver:
         """The check at the end of training, if it is still to be made and worth its price."""
         if self.problem is not self.referee.problem:
             self._judge_by(self.referee.problem)
-        kept, self._awaiting = self._awaiting, None
+        kept = self._checker.take_awaited()
         if kept is None or self.batch.stop_reason or self.failed:
             return None
         if kept.checkpoint is None and self.step > self.last_step:
             return None  # training continued after the report, so its state is gone
-        late, referee = kept._replace(train_ns=ABSENT, last=True), self.referee
-        with referee.lock:
-            payment = self._commit(late)
+        late = kept._replace(train_ns=ABSENT, last=True)
+        payment = self._checker.commit(late, self.batch.pace)
         return None if payment is None else self._check(late, payment)
+
+    def _check(self, report: Report, payment: tuple[int, int] | None) -> Observation:
+        """Check a report; one check that takes too long ends the trial."""
+        observation = self._checker.check(report, payment, keep=self.settle)
+        if self._checker.overran:
+            self.expire(-1.0, self._checker.overran)
+        return observation
 
     def finish(self, metrics: Mapping[str, Given] | None = None, /, **named: Given) -> tuple[Status, str]:
         """Report the last metrics, if any came, make the check that waits for the end, and say how the trial ended."""
@@ -301,12 +322,13 @@ class Driver:
     def disown(self) -> None:
         """In a forked child: end the loop over its steps, and refuse what it reports, which nobody would hear of."""
         if self.status == "running":
-            self._forked, self.on_check, self.saver = True, None, None
+            self._forked, self.saver = True, None
+            self._checker.on_check = None
             self.cut("it runs in the process that forked this one")
 
     def refuse_in_check(self) -> None:
         """Raise a sentence inside a constraint's callable, which may neither report nor tell."""
-        if self._paying:
+        if self._checker.busy:
             raise UsageError(
                 f"trial {self.number}: a constraint's callable returns its value; it does not report or tell"
             )
@@ -323,115 +345,6 @@ class Driver:
             "loop over trial.steps(...), which ends by itself, or test decision.stop"
         )
 
-    # Paying
-
-    def _choose(self, report: Report) -> tuple[int, int] | None:
-        """The choice to pay at this report, as an act of the referee; None if it is not paid for now.
-
-        A report that is not paid for may wait for the check at the end.
-        """
-        pace, kept, referee = self.batch.pace, self._awaiting, self.referee
-        if pace.interval != 1:
-            better = report.lazy and (kept is None or report.standing < kept.standing)
-            if pace.at_end and kept is not None and kept.checkpoint is not None and not better:
-                return None  # an earlier checkpoint is better
-            # Without checkpoints it is the last state that counts; one that offers nothing leaves nothing to check.
-            self._awaiting = report if report.lazy and not pace.allows(report.step, last=report.last) else None
-        with referee.lock:
-            return self._commit(report)
-
-    def _commit(self, report: Report) -> tuple[int, int] | None:
-        """The choice to pay, while the limits are those by which the report was measured."""
-        referee = self.referee
-        if self.problem is not referee.problem or not referee.pays(self.number, self.batch.pace, report):
-            return None
-        return referee.commit()
-
-    def _check(self, report: Report, payment: tuple[int, int] | None) -> Observation:
-        """Take the constraints that came as values; call the others, if they are paid for, until one is violated."""
-        constraints, checkpoint = self.problem.constraints, report.checkpoint
-        values: list[float | None] = [None] * len(constraints)
-        errors: list[float | None] = [None] * len(constraints)
-        prices = [ABSENT] * len(constraints)
-        lazy: dict[int, Callable[..., float | Folds]] = {}
-        for name, offer in report.offers.items():
-            i = self._constraint[name]
-            if callable(offer):
-                lazy[i], prices[i] = offer, SAVED
-            else:
-                values[i], errors[i] = measurement.measured(self.problem, constraints[i], offer)
-                prices[i] = 0
-                if type(offer) is not float:
-                    self._note_company(name, offer)
-                if not self.number and not self.last_step:  # the first report of all
-                    self._warn_if_hopeless(i, offer, errors[i])
-        if payment is not None:
-            for i in lazy if len(lazy) == 1 else self._check_order(report, lazy):
-                name, began, self._paying = constraints[i].metric, self._clock(), True
-                if self.on_check is not None:
-                    self.on_check(name)
-                try:
-                    given = lazy[i]() if checkpoint is None else lazy[i](checkpoint)
-                    value, error = measurement.measured(self.problem, constraints[i], given)
-                except Exception as raised:
-                    late = "" if checkpoint is None else ", called with the checkpoint"
-                    where = f"of trial {self.number} at step {report.step}{late}"
-                    raised.add_note(f"raised by constraint {name!r} {where}{_advice(raised, checkpoint)}")
-                    prices[i] = ABSENT
-                    self.settle(measurement.observed(report, values, prices, None, payment, errors))
-                    raise
-                finally:
-                    self._paying = False
-                    if self.on_check is not None:
-                        self.on_check("")
-                values[i], errors[i], prices[i] = value, error, max(self._clock() - began, 1)
-                if type(given) is not float:
-                    self._note_company(name, given)
-                if prices[i] > self._check_seconds * 1e9:
-                    self.expire(-1.0, slow_check(name, self._check_seconds))
-                if self._is_first_check(i):
-                    self._warn_if_hopeless(i, given, error)
-                if feasibility.excess(constraints[i], value, error):
-                    break
-        return measurement.observed(
-            report, values, prices, feasibility.violation(constraints, values, errors), payment, errors
-        )
-
-    def _check_order(self, report: Report, lazy: Mapping[int, object]) -> Collection[int]:
-        """The constraints to check, in their order; as they come if the limits changed since the choice to pay."""
-        with self.referee.lock:
-            same = self.problem is self.referee.problem
-            return self.referee.check_order(self.number, report, lazy.keys()) if same else lazy.keys()
-
-    def _is_first_check(self, i: int) -> bool:
-        checks = self.referee.checks  # as many as there are limits, which may have changed by now
-        return i < len(checks) and not checks[i]
-
-    def _carry(self, named: dict[str, Given], step: int, loss: float) -> bool:
-        """Fill in the values of limits that training never changes; whether this trial was not checked for one yet.
-
-        What may be the best is measured all the same.
-        """
-        steadiness = self.referee.steadiness
-        if self.problem is not self.referee.problem:
-            return False
-        if loss > self.referee.bar_of(self.number, step, last=False):
-            for i, value in steadiness.carried(self.number, step).items():
-                name = self.problem.constraints[i].metric
-                if callable(named.get(name)):
-                    named[name] = value
-        return bool(steadiness.unchecked(self.number))
-
-    def _note_company(self, metric: str, given: Any) -> None:
-        """Keep what a measured value says of how it was measured."""
-        if isinstance(given, Measured) and given.note:
-            self.notes[how_measured(metric)] = given.note
-
-    def _warn_if_hopeless(self, i: int, given: Any, error: float | None) -> None:
-        warning = measurement.hopeless_warning(self.problem.constraints[i], given, error)
-        if warning:
-            warnings.warn(warning, stacklevel=2)
-
     def _refuse_step(self, step: int) -> NoReturn:
         if step > self.last_step:
             past = self.total or MOST
@@ -441,16 +354,3 @@ class Driver:
         raise UsageError(
             f"trial {self.number}: step {step} {how}; steps start at 1 and each is reported once, in order"
         )
-
-
-def slow_check(metric: str, seconds: float) -> str:
-    """Why a trial ends whose check of a constraint took too long."""
-    return f"the check of {metric} took longer than check_timeout={seconds:g} s"
-
-
-def _advice(raised: Exception, checkpoint: object) -> str:
-    """What to do about a check that takes an argument and was called without any."""
-    entered = raised.__traceback__ is not None and raised.__traceback__.tb_next is not None
-    if checkpoint is not None or entered or not isinstance(raised, TypeError):
-        return ""
-    return ", called without arguments: report(..., checkpoint=model) has it called with the model"

@@ -89,14 +89,7 @@ class Trial(TypedParams):
         if self.driver.has_begun:
             raise UsageError(f"trial {self.number} has begun already: steps() is called once, before the first report")
         self.driver.begin(None if total is None else whole(total, "steps"))
-        return self._count()
-
-    def _count(self) -> Iterator[int]:
-        driver, total = self.driver, self.total
-        driver.step = driver.continued
-        while not driver.reason and driver.status == "running" and (total is None or driver.step < total):
-            driver.step += 1
-            yield driver.step
+        return self.driver.count()
 
     def report(
         self,
@@ -152,13 +145,7 @@ class Trial(TypedParams):
         It is there if this configuration was lost with its worker, or interrupted, after it had saved one. To read it
         is to continue: `trial.steps` then counts from the step after it. Later, it is the last one that was saved.
         """
-        driver = self.driver
-        if driver.saver is None:
-            return None
-        found = driver.saver.found()
-        if found is not None and not driver.step and not driver.last_step:
-            driver.saver.continued = driver.last_step = found[0]
-        return driver.saver.last or (found[1] if found is not None and driver.continued else None)
+        return self.driver.resume()
 
     def note(self, **jsonable: Any) -> None:
         """Keep something beside the metrics, such as a test score; also when the trial has ended."""

@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from fairway.checks import positive, short
-from fairway.engine.driver import Driver, slow_check
+from fairway.engine.checker import slow_check
+from fairway.engine.driver import Driver
 from fairway.errors import UsageError
 from fairway.logs import logger
 from fairway.runners.repeating import repeating
@@ -36,8 +37,7 @@ class Allowance(NamedTuple):
     def impose(self, driver: Driver, on_check: Callable[[str], object] | None) -> None:
         """Have a trial's reports keep to it, and tell `on_check` of each check as it begins and ends."""
         driver.expire(self.seconds, self.reason)
-        driver.limit_checks(self.check_seconds)
-        driver.on_check = on_check
+        driver.limit_checks(self.check_seconds, on_check)
 
 
 class Times:
