@@ -18,7 +18,8 @@ $(VENV)/.python:
 	touch $@
 
 $(VENV)/.%: $(VENV)/.python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@echo "Installing fairway[$*] into $(VENV), which takes a minute or two the first time."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	touch $@
 
 demo: $(VENV)/.demo
