@@ -1,4 +1,4 @@
-"""The growing buffers behind `History`: a row is appended as each trial ends, and nothing in them ever changes."""
+"""The growing buffers behind `History`: a row is appended as each trial ends, and rows never change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MEASURED = ("loss", "values", "bounds", "violation", "lowest", "halfway", "late
 
 
 class _Row(NamedTuple):
-    """A trial that is added to the columns, and its place among those with missing folds: see `Means`."""
+    """One trial to add to the columns, with what `Means` needs to correct for missing folds."""
 
     cells: Mapping[str, object]
     loss: float
@@ -30,7 +30,7 @@ class _Row(NamedTuple):
 
 
 class Columns:
-    """What is known of the trials that have ended; `snapshot` gives views of it."""
+    """One row for each trial that has ended; `snapshot` returns views of the rows."""
 
     def __init__(self, space: Space, problem: Problem, seed: int) -> None:
         self._space, self._problem, self._seed = space, problem, seed
@@ -43,12 +43,12 @@ class Columns:
             name: np.empty((64, *shapes.get(name, ())), kind) for name, kind in COLUMNS.items()
         }
         self._n = 0
-        self._fronts: list[list[float]] = []  # row, step, loss and bounds of what is on a trial's own front
+        self._fronts: list[list[float]] = []  # row, step, loss and bounds of each checkpoint on its trial's own front
         self._means = Means()
         self._by_fold = False  # whether any trial was reported fold by fold
         self._derived = Derived()
-        self._earlier: Callable[[], Mapping[str, NDArray[Any]]] | None = None  # rows that were not read yet
-        self._waiting: list[_Row] = []  # what came after them
+        self._earlier: Callable[[], Mapping[str, NDArray[Any]]] | None = None  # given to `fill`; None once read
+        self._waiting: list[_Row] = []  # rows that came after those
 
     def append(
         self,
@@ -67,9 +67,9 @@ class Columns:
     ) -> None:
         """Add a finished trial; a failed one has no checkpoint.
 
-        `some` maps numbers of folds to the objective at that point, while others were missing. `peak`, `late`,
-        `reached` and `halfway` make the columns `lowest`, `late`, `reached` and `halfway`. By default, the checkpoint
-        makes the first three. `front` makes `fronts`.
+        `some` maps each smaller number of folds to the objective after that many. `peak`, `late`, `reached` and
+        `halfway` fill the columns `lowest`, `late`, `reached` and `halfway`; by default, the checkpoint fills the first
+        three. `front` fills `fronts`.
         """
         cells: dict[str, object] = {"number": number, "x": x, "seconds": seconds, "partial": partial}
         if checkpoint is None:
@@ -118,7 +118,7 @@ class Columns:
             self._buffers[name] = np.concatenate([old, np.empty((max(64, len(old)), *old.shape[1:]), old.dtype)])
 
     def remove(self, number: int) -> None:
-        """Take a trial out, and leave the snapshots as they are."""
+        """Remove a trial; existing snapshots do not change."""
         self._read()
         row = self._buffers["number"][: self._n].tolist().index(number)
         self._buffers = {name: np.delete(buffer, row, axis=0) for name, buffer in self._buffers.items()}
@@ -126,7 +126,7 @@ class Columns:
         self._fronts = [[at - (at > row), *rest] for at, *rest in self._fronts if at != row]
 
     def rows(self) -> dict[str, NDArray[Any]]:
-        """All that is known, as arrays by name."""
+        """All rows, as arrays by name, for `fill`."""
         self._read()
         columns = {name: buffer[: self._n] for name, buffer in self._buffers.items()}
         return columns | self._means.columns() | {"fronts": self._front_table()}
@@ -135,15 +135,15 @@ class Columns:
         return np.array(self._fronts, np.float64).reshape(-1, 3 + len(self._problem.constraints))
 
     def fill(self, earlier: Callable[[], Mapping[str, NDArray[Any]]]) -> None:
-        """Know what another one did (its `rows`), once somebody looks; for columns that are empty."""
+        """Take over the `rows` of other columns, read when they are first needed; these columns must be empty."""
         self._earlier = earlier
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a copy, which does not grow with this one."""
+        """The state for a copy, whose lists do not grow with this one's."""
         return {**self.__dict__, "_waiting": list(self._waiting), "_fronts": list(self._fronts)}
 
     def _read(self) -> None:
-        """Read the rows that another one had, if there are any, and add what came since."""
+        """Read the rows that `fill` promised, if any, and append those that came since."""
         if self._earlier is None:
             return
         rows = self._earlier()

@@ -25,7 +25,7 @@ def whole(value: Any, name: str, *, least: int = 1, most: int = MOST) -> int:
 
 
 def number(value: Any, name: str, *, what: str, within: Callable[[Any], bool]) -> float:
-    """The argument as a float, if it is a number for which `within` holds; `what` names such a number."""
+    """The argument as a float, if it is a number for which `within` holds; errors call such a number `what`."""
     if not is_number(value) or not within(value):
         raise UsageError(f"{name}={short(value)}: {what} is expected")
     return float(value)
@@ -41,7 +41,7 @@ at_least_zero = partial(number, what="a number of at least 0", within=lambda giv
 
 
 def fraction(value: Any, name: str, *, ends: Container[float] = ()) -> float:
-    """The argument as a float, if it is between 0 and 1; `ends` are those of the two that are allowed too."""
+    """The argument as a float, if it is between 0 and 1; `ends` lists which of 0 and 1 are allowed too."""
     if not is_number(value) or not (0 < value < 1 or value in ends):
         hint = f"; did you mean {value / 100:g}?" if is_number(value) and 1 < value < 100 else ""  # noqa: PLR2004
         raise UsageError(f"{name}={short(value)}: a fraction between 0 and 1 is expected{hint}")
@@ -69,7 +69,7 @@ def one_of(value: Any, name: str, *, options: tuple[str, ...]) -> None:
 
 
 def instance(name: str, given: Any, kind: type[Any], default: Any) -> Any:
-    """The argument, if it is one of a kind; the default for None."""
+    """The argument, if it is an instance of `kind`; the default for None."""
     if given is None:
         return default
     if not isinstance(given, kind):
@@ -110,7 +110,7 @@ def is_finite(value: Any) -> TypeGuard[float]:
 
 
 def short(value: Any) -> str:
-    """What came, on one line of at most 80 characters, for a sentence that refuses it."""
+    """A value's repr on one line of at most 80 characters, for an error message."""
     try:
         text = " ".join(repr(value).split())
     except Exception:  # noqa: BLE001 - whatever its own repr raises

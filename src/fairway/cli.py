@@ -102,7 +102,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_commands_of_a_study(command: Callable[..., argparse.ArgumentParser]) -> None:
-    """The commands that take a database and the name of a study in it; only `delete` insists on the name."""
+    """Add the commands that take a database and the name of a study in it; only `delete` requires the name."""
     show = command(_show, "show a study: its best trial, its constraints, its last trials", "url", "[name]")
     show.add_argument("--trials", type=int, default=10, metavar="N", help="number of last trials to list (10)")
     show.add_argument("--trial", type=int, metavar="N", help="show one trial, and where your code raised if it failed")
@@ -127,7 +127,7 @@ _EPILOG = (
     "Exit codes: 0 success, 1 a fault, nothing feasible was found, not certified or not all repaired, "
     "2 the command failed, 130 interrupted."
 )
-_LONGEST = 320  # characters of a line, of which a table has five columns
+_LONGEST = 320  # characters of a line, enough for a table of five columns
 _SENTENCE = 1_000  # characters of an error, which may name two paths
 _MANY = 1000  # items that are worth a progress bar
 _PACKAGES = ("numpy", "scipy", "sqlalchemy", "scikit-learn", "lightgbm", "xgboost", "fairlearn", "optuna", "ray")
@@ -145,7 +145,7 @@ def _address(given: str) -> str:
 
 
 def _find_study(options: argparse.Namespace) -> None:
-    """Fill in the name of the only study; what stands in its place may be the first limit, as in eod=0.12."""
+    """Fill in the name of the only study; an argument such as eod=0.12 in its place is taken as the first limit."""
     name = options.name
     if name is not None and "=" in name and "limits" in options:
         if name in (stored.name for stored in Database(options.url, reading=True).studies()):

@@ -1,7 +1,7 @@
-"""Conditions that are functions: how they are called, and what stands for one in a study that was read from a log.
+"""Conditions that are functions: how they are called, and what replaces one in a study that was read from a log.
 
-A log holds no code, so it keeps the name of a function and nothing else. Who searches passes the function again. Who
-only looks needs none: a configuration in the log has the parameters that were active, and no others.
+A log holds no code, so it keeps only the name of a function. To continue a search, the user passes the function again.
+Reading a study needs no function: a configuration in the log has exactly the parameters that were active.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Function = Callable[[Mapping[str, Any]], bool]
 
 @dataclass(frozen=True)
 class Stored:
-    """A function of which only the name is known."""
+    """Stands for a condition whose name is in the log, but whose code is not."""
 
     name: str
 
     def __call__(self, params: Mapping[str, Any]) -> bool:
-        """There is nothing to call."""
+        """Raise a `UsageError`: there is no code to call."""
         del params
         raise UsageError(
             f"the log only names the condition {self.name!r}: to search on, open the study with its space again"
@@ -43,7 +43,7 @@ def function_name(function: Function) -> str:
 
 
 def holds(parameter: str, function: Function, params: Mapping[str, Any]) -> bool:
-    """Whether a function says that a parameter is active, given the active ones above it."""
+    """Whether a function says that a parameter is active, given the active parameters above it."""
     try:
         said = function(dict(params))
     except UsageError:

@@ -1,4 +1,4 @@
-"""Who else uses the machine while something is timed; and how a measurement keeps to some cores."""
+"""Detects what else uses the machine while something is timed, and pins a measurement to some cores."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from fairway.checks import short, whole
 from fairway.errors import UsageError
 from fairway.text import counted
 
-_BUSY = 0.25  # the share of all cores that others must use before it is said
+_BUSY = 0.25  # the share of all cores that others must use before it is mentioned
 _SHORTEST = 0.1  # seconds; the system counts in hundredths
-_BUSY_FIELDS = (0, 1, 2, 5, 6, 7)  # of /proc/stat: user, nice, system, interrupts, and what a host took for others
+_BUSY_FIELDS = (0, 1, 2, 5, 6, 7)  # of /proc/stat: user, nice, system, interrupts, and what a host gave to other guests
 _runs: list[int] = []  # the workers of each run that this process takes part in
 
 
 @contextmanager
 def run_of(workers: int) -> Iterator[None]:
-    """Know during the block that this process takes part in a run of so many workers."""
+    """Record, during the block, that this process takes part in a run with this many workers."""
     _runs.append(workers)
     try:
         yield
     finally:
-        _runs.remove(workers)  # one of as many: runs of other threads may end in any order
+        _runs.remove(workers)  # any equal entry will do: runs of other threads may end in any order
 
 
 def in_run() -> bool:
@@ -38,11 +38,11 @@ def in_run() -> bool:
 class _Moment(NamedTuple):
     seconds: float
     busy: float | None  # seconds of all cores together; None where the system does not say
-    own: float  # those of them that this process used
+    own: float  # the part that this process used
 
 
 class Watch:
-    """Sees what else the machine does, from when it is made."""
+    """Watches what else the machine does, from its creation on."""
 
     def __init__(self) -> None:
         self._began = _now()
@@ -67,14 +67,14 @@ class Watch:
 
 def _now() -> _Moment:
     busy = None
-    with contextlib.suppress(OSError, ValueError, IndexError):  # there is no such file, or not like this
+    with contextlib.suppress(OSError, ValueError, IndexError):  # the file is missing, or has another format
         fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]
         busy = sum(int(fields[i]) for i in _BUSY_FIELDS) / os.sysconf("SC_CLK_TCK")
     return _Moment(time.monotonic(), busy, time.process_time())
 
 
 def checked_cores(pin: Any) -> set[int] | None:
-    """The cores to keep to, from a core or several; None for None."""
+    """The cores to pin to, from one core or several; None for None."""
     if pin is None:
         return None
     several = isinstance(pin, Iterable) and not isinstance(pin, str | bytes)
@@ -90,7 +90,7 @@ def checked_cores(pin: Any) -> set[int] | None:
 
 @contextmanager
 def pinned(cores: set[int] | None) -> Iterator[None]:
-    """Keep all threads of this process to some cores during the block; None changes nothing."""
+    """Pin all threads of this process to some cores during the block; None changes nothing."""
     if cores is None:
         yield
         return
@@ -101,7 +101,7 @@ def pinned(cores: set[int] | None) -> Iterator[None]:
         yield
     finally:
         for thread in _threads():
-            _keep(thread, before.get(thread, usual))  # one that began in the block started with those cores
+            _keep(thread, before.get(thread, usual))  # a thread that began in the block was pinned too
 
 
 def _threads() -> list[int]:

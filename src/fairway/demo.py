@@ -103,7 +103,7 @@ class Credit:
         return equalized_odds_difference(self.judge[1], refused, sensitive_features=self.group)
 
     def threshold(self, scores: NDArray[np.float64]) -> float:
-        """The probability from which on credit is refused: to as many of the judging rows as default."""
+        """The probability from which credit is refused, chosen so that as many judging rows are refused as default."""
         return float(np.quantile(scores, 1.0 - self.judge[1].mean()))
 
     def objective(self, trial: fw.Trial) -> Any:
@@ -132,7 +132,7 @@ def open_study(seed: int, sampler: fw.Sampler | None = None) -> fw.Study:
             "lambda_l2": fw.Float(1e-3, 1e3, log=True),
         },
         objective=fw.Maximize("auc"),
-        constraints=[fw.AtMost("eod", LIMIT, confidence=0.9)],  # with a margin: its bound at 90% is within
+        constraints=[fw.AtMost("eod", LIMIT, confidence=0.9)],  # with a margin: its bound at 90% must be within
         sampler=sampler,
         seed=seed,
     )
@@ -193,7 +193,7 @@ def main(seconds: float = 30.0, *, trials: int | None = None) -> None:
 
 
 def trainings(study: fw.Study, seconds: float) -> str:
-    """How many trials ran, and how soon those ended that were stopped early."""
+    """A sentence that says how many trials ran, how many were stopped early, and how soon."""
     stopped = [trial.steps for trial in study.trials if trial.status == "stopped"]
     soon = f", half of these within {counted(int(np.median(stopped)), 'round')}" if stopped else ""
     return (
@@ -203,7 +203,7 @@ def trainings(study: fw.Study, seconds: float) -> str:
 
 
 def _certify(console: Console, study: fw.Study, credit: Credit) -> None:
-    """Certify the limit on the fresh rows, and say what came of it."""
+    """Certify the limit on the fresh rows, and print the result."""
     from rich.table import Table  # noqa: PLC0415
 
     console.print(

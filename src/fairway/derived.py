@@ -1,7 +1,7 @@
-"""What follows from the rows of a history, kept from one snapshot to the next so that an ask need not start over.
+"""Values computed from the rows of a history, kept from one snapshot to the next so that an ask need not start over.
 
-Rows are only ever appended, and never change. So a column that follows from them grows with them, a new row has one
-place in an order of the others, and an earlier snapshot's order is a later one's without the rows since.
+Rows are only ever appended, and never change. So a computed column only grows, a new row is inserted into a sorted
+order, and an earlier snapshot's order is a later one's without the newer rows.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class _Order(NamedTuple):
 
 
 class Derived:
-    """Columns, orders and fingerprints of the rows that one history has, and of those it will have.
+    """Cached columns, orders and fingerprints of a history's rows, extended as rows are added.
 
-    Threads may share it: two that ask the same at once do the same work twice.
+    Threads may share it: at worst, two that ask for the same thing at once both compute it.
 
     >>> losses = np.array([0.3, 0.1, 0.2])
     >>> derived = Derived()
@@ -39,13 +39,13 @@ class Derived:
     """
 
     def __init__(self) -> None:
-        self._columns: dict[str, tuple[NDArray[Any], int]] = {}  # with how many rows are known
+        self._columns: dict[str, tuple[NDArray[Any], int]] = {}  # and the number of rows computed so far
         self._orders: dict[str, _Order] = {}
         self._first: dict[float, int] = {}  # row, by fingerprint
         self._fingerprinted = 0  # rows
 
     def column(self, name: str, n: int, values: Callable[[int], NDArray[Any]]) -> NDArray[Any]:
-        """The first n values of a column; `values` computes those from a row on."""
+        """The first n values of a column; `values(row)` computes those from that row on."""
         buffer, known = self._columns.get(name, (np.empty(0), 0))
         if known < n:
             new = values(known)
@@ -59,7 +59,7 @@ class Derived:
         return view
 
     def order(self, name: str, n: int, keys: Callable[[int], Keys]) -> NDArray[np.intp]:
-        """The first n rows, sorted by keys and then by number, NaN last; `keys` computes those from a row on."""
+        """The first n rows, sorted by keys and then by number, NaN last; `keys(row)` computes them from that row on."""
         known = self._orders.get(name)
         before = 0 if known is None else len(known.rows)
         if known is None or n - before > _FEW:
@@ -72,7 +72,7 @@ class Derived:
         return known.rows if len(known.rows) == n else known.rows[known.rows < n]
 
     def first_with(self, n: int, fingerprints: Callable[[int], NDArray[np.float64]]) -> dict[float, int]:
-        """The first row with each fingerprint, for at least n rows; `fingerprints` computes those from a row on."""
+        """The first row with each fingerprint, for at least n rows; `fingerprints(row)` computes them from there on."""
         if self._fingerprinted < n:
             for row, fingerprint in enumerate(fingerprints(self._fingerprinted).tolist(), self._fingerprinted):
                 self._first.setdefault(fingerprint, row)
@@ -86,7 +86,7 @@ def _sorted(keys: Keys) -> _Order:
 
 
 def _with(order: _Order, row: int, values: Sequence[Any]) -> _Order:
-    """An order with one more row, after those that are equal."""
+    """The order with one more row, placed after rows with equal keys."""
     low, high = 0, len(order.rows)
     for key, value in zip(order.keys, values, strict=True):
         among = key[low:high]

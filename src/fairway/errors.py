@@ -1,4 +1,4 @@
-"""The exceptions that fairway raises. Every message says what came, what is allowed and what to do."""
+"""The exceptions that fairway raises. Every message says what was received, what is allowed and what to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class FairwayError(Exception):
     """
 
     def __str__(self) -> str:
-        return plain(super().__str__(), keep="\n")  # names and messages of others are part of some sentences
+        return plain(super().__str__(), keep="\n")  # some messages quote names and errors from elsewhere
 
 
 class UsageError(FairwayError, ValueError):
@@ -60,7 +60,7 @@ class StorageError(FairwayError):
 
 
 class Unreachable(StorageError):  # noqa: N818 - what happened
-    """The log cannot be reached now, and perhaps can later: a storage that raises this is tried again for a while.
+    """The log cannot be reached now but may be later: a storage that raises this is tried again for a while.
 
     >>> issubclass(Unreachable, StorageError)
     True

@@ -5,13 +5,14 @@ A checkpoint is *feasible* (every constraint measured, all hold), *infeasible* (
 value's excess over its limit, in that constraint's unit. Feasible checkpoints come first, by loss; then infeasible
 ones, by violation and loss; then unknown ones, by loss; then failed trials, which measured nothing.
 
-Once a constraint is violated, the others are often not called. So where trials are compared with each other, a limit
-that was not measured does not count as held: it counts with the median excess that was measured of it elsewhere.
+Once a constraint is violated, the others are often not called. So when trials are compared with each other, a
+constraint that was not measured does not count as met: it counts with the median excess that was measured for it in
+other trials.
 
 A metric that is tracked has no limit, so it never makes a checkpoint infeasible or unknown.
 
 What is compared with a limit is the bound of a measured value: the value itself, or for a constraint with a confidence
-the value plus (`AtLeast`: minus) z errors. Nothing outside this module derives it.
+the value plus (`AtLeast`: minus) z errors. Only this module computes it.
 """
 
 from __future__ import annotations
@@ -118,9 +119,9 @@ def least_limits(
     *,
     unpaid: float,
 ) -> NDArray[np.float64]:
-    """The tightest limits (n, m) that checkpoints keep, times the signs of their constraints: lower is tighter.
+    """The tightest limits (n, m) that checkpoints would meet, times the signs of their constraints: lower is tighter.
 
-    `unpaid` where a constraint was not measured, and infinity where it is NaN, which keeps no limit.
+    An entry is `unpaid` if the constraint was not measured, and infinity if it is NaN, which meets no limit.
     """
     sign = np.array([constraint.sign for constraint in problem.constraints])
     least = sign * bounds(problem, values, errors)
@@ -128,9 +129,9 @@ def least_limits(
 
 
 def distances(problem: Problem, bounds: NDArray[np.float64], violation: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How far trials (n,) are from keeping every limit: their violation, and the median excess of what they lack.
+    """How far trials (n,) are from meeting every limit: their violation, plus the median excess where not measured.
 
-    From their bounds (n, m), NaN if not measured, and violations (n,), NaN if unknown, which they stay.
+    `bounds` (n, m) is NaN where not measured; `violation` (n,) is NaN where unknown, and stays NaN.
     """
     total = violation.copy()
     for i, constraint in enumerate(problem.constraints if len(problem.constraints) > 1 else ()):
@@ -142,9 +143,9 @@ def distances(problem: Problem, bounds: NDArray[np.float64], violation: NDArray[
 
 
 def nearest(problem: Problem, checkpoints: Mapping[int, Checkpoint]) -> int | None:
-    """Of the checkpoints that are infeasible, by trial, the number of the one nearest to keeping every limit.
+    """The trial whose checkpoint, of those that are infeasible, is nearest to meeting every limit; None without one.
 
-    Those with missing folds come last.
+    Checkpoints with missing folds come last.
     """
     numbers, marks = [*checkpoints], [*checkpoints.values()]
     amounts = np.array([_or_nan(known(problem, mark)) for mark in marks])
@@ -161,7 +162,7 @@ def nearest(problem: Problem, checkpoints: Mapping[int, Checkpoint]) -> int | No
 
 
 def each_value(problem: Problem, checkpoint: Checkpoint) -> Iterator[tuple[Constraint, float | None, float | None]]:
-    """Each constraint, what a checkpoint measured of it, and its error."""
+    """Each constraint, with the value that a checkpoint measured for it and that value's error."""
     errors = checkpoint.errors or (None,) * len(problem.constraints)
     return zip(problem.constraints, checkpoint.values, errors, strict=True)
 
@@ -171,9 +172,9 @@ def _or_nan(value: float | None) -> float:
 
 
 def order(loss: NDArray[np.float64], violation: NDArray[np.float64], most: int | None = None) -> NDArray[np.intp]:
-    """The indices of checkpoints from best to worst, or of the best few; without sorting the others.
+    """The indices of checkpoints from best to worst; with `most`, only that many, without sorting the others.
 
-    Both (n,), violation NaN if unknown, loss NaN if failed.
+    `loss` and `violation` are (n,); violation is NaN if unknown, loss is NaN if failed.
     """
     columns = keys(loss, violation)
     if most is None or most >= len(loss):
@@ -183,7 +184,7 @@ def order(loss: NDArray[np.float64], violation: NDArray[np.float64], most: int |
 
 
 def _first(columns: Sequence[NDArray[Any]], k: int) -> NDArray[np.intp]:
-    """The k rows that come first by columns, the most important one first, and then by number; in no order but that."""
+    """The k rows that sort first by columns (the most important one first) and then by number, in order of number."""
     chosen, tied = np.empty(0, np.intp), np.arange(len(columns[0]))
     for column in columns:
         values, wanted = column[tied], k - len(chosen)
@@ -205,8 +206,8 @@ def keys(loss: NDArray[np.float64], violation: NDArray[np.float64]) -> tuple[NDA
 def standing(problem: Problem, checkpoint: Checkpoint) -> tuple[int, bool, int, float, float, int]:
     """A key that sorts one trial's checkpoints as `order` does, ties by step.
 
-    Of those that violate a limit, the ones come first at which the fewest were not measured: what was not may be far
-    beyond its limit. Provisional checkpoints come last, those with the most folds first.
+    Among those that violate a limit, the ones with the fewest unmeasured constraints come first: an unmeasured value
+    may be far beyond its limit. Provisional checkpoints come last, those with the most folds first.
     """
     amount, missing = known(problem, checkpoint), checkpoint.of - checkpoint.folds
     columns = zip(problem.constraints, checkpoint.values, strict=True)
@@ -218,9 +219,9 @@ def standing(problem: Problem, checkpoint: Checkpoint) -> tuple[int, bool, int, 
 def first_standing(
     problem: Problem, loss: NDArray[np.float64], violation: NDArray[np.float64], paid: NDArray[np.bool_]
 ) -> int:
-    """The place of the first by `standing` among rows of one trial (n,), none of them provisional.
+    """The index of the checkpoint that `standing` sorts first, among those of one trial (n,), none of them provisional.
 
-    `paid` says what was measured (n, m).
+    `paid` (n, m) says what was measured.
     """
     limited = np.array([one.has_limit for one in problem.constraints], np.bool_)
     lacks = np.where(violation > 0.0, (~paid & limited).sum(axis=1), 0)

@@ -12,7 +12,7 @@ from fairway.errors import UsageError
 
 
 class Folds:
-    """One metric's values on the folds of a cross-validation; report it like a number, its mean.
+    """One metric's values on the folds of a cross-validation; report it like a number: it counts as its mean.
 
     `noise` estimates how far the mean is from the truth: sqrt((1/k + test/train) s^2), where s^2 is the variance over
     the k folds (Nadeau and Bengio, 2003). `test_size` and `train_size` are the rows of one fold and of all others; by

@@ -1,4 +1,4 @@
-"""Rows that no search has seen: what a model decides on them, and what that says of its limits."""
+"""Fresh rows, which no search has seen, and the evidence that a model's decisions on them give for its limits."""
 
 from __future__ import annotations
 
@@ -35,18 +35,19 @@ _PROBABILITY = 0.5  # the threshold that is meant for probabilities
 
 
 class FreshRows:
-    """Rows that the search never saw, for `study.certify`: what a model decides on them, and what its limits come to.
+    """Rows that the search never saw, on which `study.certify` tests the limits of a model.
 
-    `rows` are what the model predicts from, `truth` their labels (0 and 1), `groups` the group of each. Each limit of
-    the study comes by name, with the metric it is on: one of the five fairness metrics, `latency`, `model_size`, or any
-    function of (truth, decision) or (truth, decision, groups), which is bootstrapped. Such a function may also return
-    evidence, as in `lambda truth, decision: Mean(truth != decision)`, for which `fairway.evidence` has exact tests.
+    `rows` are what the model predicts from, `truth` their labels (0 and 1), `groups` the group of each. Give each limit
+    of the study by its metric's name, with the function that measures it: one of the five fairness metrics, `latency`,
+    `model_size`, or any function of (truth, decision) or (truth, decision, groups), which is bootstrapped. Such a
+    function may also return evidence, as in `lambda truth, decision: Mean(truth != decision)`, for which
+    `fairway.evidence` has exact tests.
 
     A model decides 1 where its probability (`predict_proba`, or what `predict` or the model itself returns) is at least
     `threshold`, a number or a function of the model; labels are taken as they are. `predict=lambda model, rows: ...`
-    makes probabilities or labels of any other model. `weights` and `clusters`, one for each row, say that rows do not
-    count alike, or are not independent (several of one person); a function of yours gets the weights as
-    `sample_weight`.
+    computes probabilities or labels for any other model. `weights`, one for each row, say that rows do not count alike;
+    `clusters`, one for each row, say which rows are not independent (several of one person). Your own metric gets the
+    weights as `sample_weight`.
 
     >>> import numpy as np, fairway as fw
     >>> from fairway.constraints import demographic_parity_difference
@@ -99,7 +100,7 @@ class FreshRows:
         return count_rows(self.rows)
 
     def __call__(self, model: Any) -> dict[str, Evidence]:
-        """What these rows say of each limit of a model."""
+        """The evidence that these rows give for each limit of a model."""
         costs = all(cost_metric(metric) is not None for metric in self._limits.values())
         decided = None if costs else self.decide(model)
         return {name: self._evidence(metric, model, decided) for name, metric in self._limits.items()}
@@ -116,7 +117,7 @@ class FreshRows:
         return labels(self._above(model, said) if said.dtype.kind == "f" else said, "predictions")
 
     def _above(self, model: Any, said: NDArray[Any]) -> NDArray[Any]:
-        """Labels as they are; 1 where anything else is at least the threshold."""
+        """Labels unchanged; for anything else, whether it is at least the threshold."""
         if np.isnan(said).any():
             raise UsageError("the model returned NaN for some rows: probabilities or labels are expected")
         if np.isin(said, (-1.0, 1.0)).all() or np.isin(said, (0.0, 1.0)).all():
@@ -172,7 +173,7 @@ class FreshRows:
 
 
 def _named(groups: Any, rows: int) -> NDArray[Any]:
-    """The group of each row, (n,); several columns are joined to one name."""
+    """The group of each row, (n,); several columns are joined into one name."""
     number, keys = numbered_groups(groups, "groups")
     same_length("groups", number, rows)
     names = np.empty(len(keys), dtype=object)  # in any other array 1 and "1" would be one group
@@ -191,7 +192,7 @@ def cost_evidence(
 ) -> Exact | Quantile:
     """Evidence for what a model costs, by a metric that `cost_metric` knows: its size, or the seconds of single calls.
 
-    `predict` is a function of the model and rows, for a model that is none itself and has no method of that name.
+    `predict` is a function of the model and rows, for a model that is not a function and has no `predict` method.
     """
     if cost_metric(metric) is constraints.model_size:
         return Exact(float(metric(model)))
@@ -202,7 +203,7 @@ def cost_evidence(
 
 
 def _predictor(model: Any, predict: Callable[[Any, Any], Any] | None, *methods: str) -> Callable[[Any], Any]:
-    """What makes predictions of rows: `predict` if it is given, else the first of the model's methods, or the model."""
+    """The function that predicts from rows: `predict` if given, else the first of these methods, else the model."""
     if predict is not None:
         return partial(predict, model)
     if type(model).__module__.startswith("xgboost.") and type(model).__name__ == "Booster":

@@ -1,4 +1,4 @@
-"""Hashes of rows, which tell whether fresh rows were seen before, without keeping the rows."""
+"""Hashes of rows, which show whether fresh rows were seen before without storing the rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fairway.checks import is_number
 from fairway.rows import count_rows, missing
 
 DIGEST = "digest of "
-"""How notes begin by which a stored search knows what it was; they tell people nothing."""
+"""The prefix of notes that identify what a stored search was run on; they mean nothing to people."""
 
 _NUMBERS = "biuf"  # numpy's kinds of them
 _CELLS = 4_000_000  # numbers that are hashed at a time
@@ -25,7 +25,7 @@ _FEW = 0.01  # of the fresh rows may equal rows of the search in any case
 
 
 def hashes(rows: Any) -> NDArray[np.uint64]:
-    """A hash of each row (n,): equal rows have equal hashes, whatever holds them.
+    """A hash of each row (n,): equal rows have equal hashes, in whatever container.
 
     A row of numbers is hashed as doubles, any other as the text of its values.
 
@@ -60,7 +60,7 @@ def _encoded(rows: Any) -> Iterator[bytes]:
 
 
 def _doubles(numbers: NDArray[Any]) -> NDArray[np.float64]:
-    """As doubles of which equal ones have equal bytes: there are two zeros, and many NaN."""
+    """Numbers as doubles with one zero and one NaN, so that equal numbers have equal bytes."""
     given = np.ascontiguousarray(numbers, dtype=np.float64)
     return np.where(np.isnan(given), np.nan, given + 0.0)
 
@@ -86,7 +86,7 @@ def pack(hashed: NDArray[np.uint64]) -> str:
 
 
 def unpack(packed: str) -> NDArray[np.uint64]:
-    """The hashes that `pack` made text of."""
+    """The hashes in a text that `pack` returned."""
     return np.frombuffer(base64.b64decode(packed), np.uint64)
 
 
@@ -94,8 +94,9 @@ def overlap(fresh: NDArray[np.uint64], others: NDArray[np.uint64]) -> tuple[int,
     """How many fresh rows equal one of the others, and whether that is more than duplicates explain.
 
     Rows of one table may be equal by chance. Let s be the share of the m others that have a twin among them (Wilson's
-    upper bound at z = 4, 1927). Of n fresh rows, more than n s + 4 sqrt(n s (1 - s)) + n / 100 are too many. Where no
-    two of the others are equal, 5 n / m + n / 100 + 3 are. The same rows in the same order are always too many.
+    upper bound at z = 4, 1927). Of n fresh rows, more than n s + 4 sqrt(n s (1 - s)) + n / 100 matches are too many. If
+    no two of the others are equal, more than 5 n / m + n / 100 + 3 are too many, and so are n. The same rows in the
+    same order are always too many.
 
     >>> overlap(hashes([[1], [2], [3]]), hashes([[1], [2], [3], [4]]))
     (3, True)

@@ -1,4 +1,4 @@
-"""fairway's words for what users of its peers type first: a hint in the error, and no second way to do it."""
+"""Hints for names that users of other libraries type first: the error gives fairway's name; there are no aliases."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def missing(what: str, name: str, hint: str | None) -> AttributeError:
 
 
 class _Missing:
-    """An attribute that is not there. Unlike a `__getattr__`, it costs those that are nothing."""
+    """An attribute that is not there: reading it raises with a hint. Unlike `__getattr__`, it leaves others fast."""
 
     def __init__(self, name: str, hint: str) -> None:
         self._name, self._hint = name, hint
@@ -69,7 +69,7 @@ class _Missing:
 
 
 def answering(hints: Mapping[str, str]) -> Callable[[type[_Kind]], type[_Kind]]:
-    """Have a class say fairway's word for attributes that it does not have, and does not list."""
+    """A class decorator that makes the error for these missing attributes give a hint; `dir` does not list them."""
 
     def decorate(kind: type[_Kind]) -> type[_Kind]:
         for name, hint in hints.items():
@@ -81,7 +81,7 @@ def answering(hints: Mapping[str, str]) -> Callable[[type[_Kind]], type[_Kind]]:
 
 
 def hinting(hints: Mapping[str, str]) -> Callable[[Callable[_Given, _Made]], Callable[_Given, _Made]]:
-    """Have a function say fairway's word for keyword arguments that it does not have."""
+    """A decorator that makes the error for these unknown keyword arguments give a hint."""
 
     def decorate(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
         called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]

@@ -41,16 +41,16 @@ class History:
     | `step` | (n,) | the step that the row describes |
     | `reached` | (n,) | the last step that was trained |
     | `lowest` | (n,) | the lowest loss of the trial at any step, whatever its constraints |
-    | `halfway` | (n, 2) | a step, about a half to a quarter of its training, and the lowest loss until then; or NaN |
+    | `halfway` | (n, 2) | a step, a quarter to a half through its training, and the lowest loss until then; or NaN |
     | `late` | (n, m) | the bounds of the least violating check in the later half of its training |
     | `seconds` | (n,) | the cost of the trial, checks included |
     | `noise`, `folds` | (n,) | the noise and the number of `Folds`; NaN and 1 for a plain number |
     | `pending` | (k, d) | points of the running trials |
     | `given` | (d,) | coordinates that the next point must have, NaN where the sampler is free; None: all are free |
-    | `fronts` | (k, 3 + m) | where metrics are tracked, what each trial's front is made of: row, step, loss, bounds |
+    | `fronts` | (k, 3 + m) | if metrics are tracked, the checkpoints on each trial's front: row, step, loss, bounds |
 
-    `earlier` are the studies that this one started from, each a history in this study's space with the objective and
-    constraints of its own: its losses and values are those of other data, so only their ranks compare.
+    `earlier` holds the studies that this one started from, each as a history in this study's space with its own
+    objective and constraints. Their losses and values come from other data, so only ranks are comparable.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), [fw.AtMost("ms", 9.0)], seed=0)
@@ -97,10 +97,10 @@ class History:
         return replace(self, **columns, pending=self.pending[:0], fronts=self.fronts[self.fronts[:, 0] < n])
 
     def aimed(self, aim: Mapping[str, float]) -> History:
-        """The snapshot as a search under limits on the tracked metrics sees it; a metric without one is left out.
+        """The snapshot as a search with these limits on the tracked metrics sees it; metrics without one are left out.
 
-        Of each trial's own front, the best checkpoint by these limits stands for it. One that is beyond them counts as
-        trained for a step: under such limits it would have been stopped.
+        Each trial is represented by the checkpoint of its own front that is best under these limits. A trial that
+        violates them counts as trained for one step, since under these limits it would have been stopped.
         """
         if not self.problem.tracked:
             return self
@@ -126,13 +126,13 @@ class History:
             lowest=np.where(violation == 0.0, loss, self.lowest),
             reached=np.where(violation > 0.0, 1, self.reached),
             late=self.late[:, kept],
-            halfway=np.full_like(self.halfway, np.nan),  # of a checkpoint that need not stand for it now
+            halfway=np.full_like(self.halfway, np.nan),  # the checkpoint it led to may not represent the trial now
             derived=Derived(),
             fronts=self.fronts[:0],
         )
 
     def candidates(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Points (k, d) as `Space.snap` returns them, with the coordinates that are given; at most k of them."""
+        """Points (k, d) as `Space.snap` returns them, with the given coordinates filled in; at most k of them."""
         return self.space.snap(x) if self.given is None else self.space.with_given(x, self.given)
 
     def is_new(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -146,8 +146,8 @@ class History:
     def ranked(self, name: str, keys: Callable[[int], Keys]) -> NDArray[np.intp]:
         """The row indices (n,), sorted by columns, the most important first, and then by number; NaN last.
 
-        `keys` computes the columns from a row on. The order is kept under its name, so that after one more trial only
-        that one is placed; `name` must say all that the columns depend on.
+        `keys(row)` computes the columns from that row on. The order is cached under `name`, so that after one more
+        trial only that trial is inserted; `name` must therefore say everything that the columns depend on.
 
         >>> import fairway as fw
         >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
@@ -166,7 +166,7 @@ class History:
         return self._over("bounds", i)
 
     def late_beyond(self, i: int) -> NDArray[np.float64]:
-        """`beyond` late in training: what an untrained model kept is no evidence for a trained one."""
+        """`beyond`, late in training: that an untrained model meets a limit says nothing about a trained one."""
         return self._over("late", i)
 
     def _over(self, column: str, i: int) -> NDArray[np.float64]:
@@ -181,7 +181,7 @@ class History:
 
     @property
     def provisional(self) -> NDArray[np.bool_]:
-        """Whether each row (n,) lacks folds; its loss is corrected for them, but noisier."""
+        """Whether each row (n,) lacks folds; its loss is then corrected, but noisier."""
         return np.zeros(len(self), np.bool_) if self.means is None else self.means.of(len(self)) > self.folds
 
     @property
@@ -211,8 +211,8 @@ class History:
         return self.top(len(self))
 
     def top(self, k: int) -> NDArray[np.intp]:
-        """The first k of `order`, or all if there are fewer; with several constraints the rest is not sorted."""
-        if len(self.problem.constraints) > 1:  # what was not measured counts with a median, which moves
+        """The first k of `order`, or all if there are fewer; with several constraints, only these k are sorted."""
+        if len(self.problem.constraints) > 1:  # what was not measured counts as a median, which changes
             away = feasibility.distances(self.problem, self.bounds, self.violation)
             return feasibility.order(self.loss, away, k)
         order = self.ranked("order", lambda since: feasibility.keys(self.loss[since:], self.violation[since:]))
@@ -243,21 +243,21 @@ class Means:
     ) -> None:
         self._raw = list(raw)  # the loss of each row, as measured
         self._of = list(of)
-        self._changes = list(changes)  # row, folds, folds in all, loss minus that after `folds`
+        self._changes = list(changes)  # row, folds, folds in all, final loss minus the loss after `folds`
 
     def append(self, loss: float, of: int, some: Mapping[int, float]) -> None:
-        """Add a row; if it has all folds, `some` gives its losses after fewer."""
+        """Add a row; if it has all folds, `some` gives its loss after each smaller number of folds."""
         self._changes += [(len(self._raw), folds, of, loss - mean) for folds, mean in some.items()]
         self._raw.append(loss)
         self._of.append(of)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """What it was made of, as arrays by name."""
+        """The arguments that would build it again, as arrays by name."""
         parts = (np.array(self._raw), np.array(self._of, np.int64), np.array(self._changes).reshape(-1, 4))
         return dict(zip(self.COLUMNS, parts, strict=True))
 
     def without(self, row: int) -> Means:
-        """The same without one row."""
+        """A copy without one row."""
         kept = (change for change in self._changes if change[0] != row)
         changes = [(at - (at > row), folds, of, change) for at, folds, of, change in kept]
         return Means(self._raw[:row] + self._raw[row + 1 :], self._of[:row] + self._of[row + 1 :], changes)

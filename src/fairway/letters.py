@@ -1,10 +1,10 @@
-"""Texts that came from elsewhere, made harmless: none moves a cursor, changes colours or turns a line around."""
+"""Makes text from elsewhere harmless: it cannot move a cursor, change colours or reverse a line."""
 
 from __future__ import annotations
 
 
 def plain(text: str, *, keep: str = "") -> str:
-    r"""The text with what is not printable escaped: control characters, marks of direction, halves of characters.
+    r"""The text with unprintable characters escaped: control characters, direction marks, lone surrogates.
 
     >>> plain("red: " + chr(27) + "[31m"), plain(chr(0x202E) + "fdp.exe")
     ('red: \\x1b[31m', '\\u202efdp.exe')

@@ -1,4 +1,4 @@
-"""Opens a stored study by its address and its name alone: what it is stands in its log."""
+"""Opens a stored study by its address and name; the log says what the study is."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def load_study(
     patience: float = PATIENCE,
     checkpoints: Keep | None = None,
 ) -> Study:
-    """A study that is in a database already, to look at or to resume; it needs no name if it is the only one there.
+    """Open a study in a database, to look at it or to resume it; no name is needed if it is the only one there.
 
     Its space, objective, constraints and seed come from the log, and so do the sampler, the stopper and the terminator
-    that it was created with, unless you give others. A log holds no code: if a parameter is active by a function
-    (`when=lambda params: ...`), pass the `space` again, and pass a sampler, stopper or terminator of your own.
-    `checkpoints` is that of a `Study`.
+    that it was created with, unless you give others. A log holds no code: if a parameter's `when` is a function
+    (`when=lambda params: ...`), pass the `space` again, and pass any sampler, stopper or terminator that is your own
+    class. `patience` and `checkpoints` are those of `Study`.
 
     >>> import tempfile
     >>> import fairway as fw
@@ -81,7 +81,7 @@ def _refuse_functions(space: Space) -> None:
 
 
 def _known(part: str, built: Any, said: Any) -> Any:
-    """A sampler, stopper or terminator that the log could build; None if the study has none."""
+    """A sampler, stopper or terminator that was built from the log; None if the study has none."""
     if built is None and said is not None:
         kind = said.get("kind") if isinstance(said, dict) else said
         raise UsageError(f"the {part} of this study is {kind}, of which the log keeps only the name: pass {part}=...")

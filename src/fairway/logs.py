@@ -1,4 +1,4 @@
-"""The logger of fairway: names and reasons that came from elsewhere cannot forge or colour its lines."""
+"""The logger of fairway: names and reasons from elsewhere cannot forge or colour its lines."""
 
 from __future__ import annotations
 

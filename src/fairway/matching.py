@@ -1,4 +1,4 @@
-"""Whether coordinates of many points have certain values: all comparisons that a space's conditions need, at once."""
+"""Compares coordinates of many points with given codes: all comparisons that a space's conditions need, at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _SAME = 1e-12  # coordinates that differ by less are equal
-_FEW = 16  # codes that are compared one after another; among more, the next one is searched
+_FEW = 16  # up to this many codes are compared one after another; more are searched by bisection
 
 
 class Matches:
@@ -24,7 +24,7 @@ class Matches:
         self._wanted = [(at, np.sort(np.asarray(codes, np.float64))) for at, codes in wanted]
         counts = np.array([len(codes) for _, codes in self._wanted], np.intp)
         self._many = np.flatnonzero(counts > _FEW).tolist()
-        self._few = []  # comparisons with as many codes: which, their coordinates, their codes
+        self._few = []  # by number of codes: which comparisons, their coordinates, their codes
         for count in sorted({*counts[(counts > 0) & (counts <= _FEW)].tolist()}):
             which = np.flatnonzero(counts == count)
             at = np.array([self._wanted[i][0] for i in which])

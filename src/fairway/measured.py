@@ -21,9 +21,9 @@ class Measured(float):
     All metrics in `fairway.constraints` but `group_gap` return it, and `bootstrap` makes it from any other. Under a
     constraint with `confidence=` the upper bound is compared with the limit (`AtLeast`: the lower bound): by default
     the value plus or minus z errors. A metric with a better bound gives it as a function of the confidence, `upper` or
-    `lower`. `rows` is the number of rows behind the value, if there are rows. Multiplied or divided by a positive
-    number, as for another unit, it keeps all that; other arithmetic gives plain numbers. `note` says in what company it
-    was measured, such as "beside 1 other worker"; a trial that reports it keeps that as a note.
+    `lower`. `rows` is the number of rows behind the value, if there are rows. If you multiply or divide it by a
+    positive number, to change the unit, it keeps all of these; other arithmetic gives plain numbers. `note` says what
+    else ran during the measurement, such as "beside 1 other worker"; a trial that reports the value keeps the note.
 
     >>> import fairway as fw
     >>> gap = fw.Measured(0.08, error=0.01, rows=2000)
@@ -43,7 +43,7 @@ class Measured(float):
         lower: Bound | None = None,
         note: str = "",
     ) -> Self:
-        """Check the numbers."""
+        """Check the arguments."""
         if not is_number(value):
             raise UsageError(f"Measured({short(value)}): a number is expected")
         if not is_number(error) or not (0.0 <= error < math.inf or math.isnan(error) and math.isnan(value)):
@@ -68,19 +68,19 @@ class Measured(float):
     _lower: Bound | None
 
     def upper(self, confidence: float) -> float:
-        """The true value is at most this, with the given confidence."""
+        """The upper bound of the true value at the given confidence."""
         if self._upper is not None:
             return float(self._upper(fraction(confidence, "confidence")))
         return float(self) + quantile(confidence) * self.error
 
     def lower(self, confidence: float) -> float:
-        """The true value is at least this, with the given confidence."""
+        """The lower bound of the true value at the given confidence."""
         if self._lower is not None:
             return float(self._lower(fraction(confidence, "confidence")))
         return float(self) - quantile(confidence) * self.error
 
     def error_at(self, confidence: float, *, upper: bool) -> float:
-        """(bound - value) / z at this confidence, which is the standard error unless there is a bound of its own.
+        """(bound - value) / z at this confidence, which is the standard error unless the value has its own bound.
 
         >>> import fairway as fw
         >>> gap = fw.Measured(0.08, error=0.01, upper=lambda confidence: 0.12)
@@ -125,7 +125,7 @@ def _scaled(bound: Bound, factor: float, confidence: float) -> float:
 
 
 def quantile(confidence: float) -> float:
-    """z: a normal variable is below it with this probability.
+    """The number z that a standard normal variable stays below with this probability.
 
     >>> round(quantile(0.95), 3)
     1.645

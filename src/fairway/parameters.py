@@ -28,7 +28,7 @@ Value: TypeAlias = bool | int | float | str | None
 """The type of a parameter's value: a JSON scalar."""
 
 When: TypeAlias = Mapping[str, Value | Sequence[Value]] | Function
-"""When a parameter is active: the values of others, all of which must match, or a function of those declared above."""
+"""When a parameter is active: values that other parameters must all have, or a function of those declared above it."""
 
 _DIGITS = 10
 _NARROWEST = 1e-9  # width over magnitude; in a narrower range a double has too few digits
@@ -44,7 +44,7 @@ class Parameter(ABC):
     @property
     @abstractmethod
     def when(self) -> When | None:
-        """When this one is active; None if it always is."""
+        """When this parameter is active; None if it always is."""
 
     @abstractmethod
     def check(self, value: object) -> Value:
@@ -57,7 +57,7 @@ class Parameter(ABC):
 
     @property
     def is_even(self) -> bool:
-        """Whether all cells are as wide in the cube, so that the base's `snap` holds; also if there are none."""
+        """Whether all cells have the same width in the cube, so that the base's `snap` applies; True if continuous."""
         return True
 
     @abstractmethod
@@ -206,7 +206,7 @@ class Float(_Number):
         again = self.encode(min(max(x, self.low), self.high))
         if 0.0 < again < 1.0:
             return x
-        return self.low if again <= 0.0 else self.high  # nothing in the cube tells x from this bound
+        return self.low if again <= 0.0 else self.high  # x and this bound have the same coordinate
 
     def _cell(self, value: float) -> int:
         assert self.step is not None
@@ -324,7 +324,7 @@ class Choice(Parameter):
 
 
 def identity(value: object) -> tuple[type, object]:
-    """A key by which True, 1 and 1.0, equal in Python, are three different options."""
+    """A key that tells True, 1 and 1.0 apart, which are equal in Python."""
     return (type(value), value)
 
 
@@ -348,6 +348,6 @@ def _plain(value: object) -> Value:
 
 
 def shortened(values: Sequence[object], most: int = 8) -> str:
-    """The first values, for a sentence."""
+    """The first values as text for a message, and how many more there are."""
     shown = ", ".join(repr(value) for value in values[:most])
     return shown if len(values) <= most else f"{shown} and {len(values) - most} more"

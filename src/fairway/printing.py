@@ -1,4 +1,4 @@
-"""What the commands print of a study, a trial and a certificate: lines for people, and JSON."""
+"""What the commands print about a study, a trial and a certificate: lines for people, and JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FEASIBLE = {True: "yes", False: "no", None: "unknown"}
 
 
 def studies(database: Database) -> list[dict[str, Any]]:
-    """The studies of a database as JSON, by name; one that cannot be read says why, and hides none of the others."""
+    """The studies of a database as JSON, by name; one that cannot be read is listed with the reason."""
     found = []
     for stored in database.studies():
         try:
@@ -65,7 +65,7 @@ def study(view: View) -> dict[str, Any]:
 
 
 def study_lines(view: View, last: int) -> list[str]:
-    """A study: its goal, its best trial, and so many of its last trials."""
+    """A study as lines: its goal, its best trial, and its last trials, `last` of them."""
     identity, ledger, best, trials = view.identity, view.ledger, view.best, len(view.courses)
     asked = goal(identity.problem).replace("≤", "<=").replace("≥", ">=")  # which every terminal has
     lines = [
@@ -150,7 +150,7 @@ def what_if_lines(found: WhatIf) -> list[str]:
 
 
 def certificate(found: Certificate) -> list[str]:
-    """The sentence of a certificate, and what one should know before shipping the model."""
+    """A certificate as lines: its sentence, and the warnings to read before shipping the model."""
     said = [f"certified: {found}" if found.certified else str(found)]
     said += [f"  {params(found.params, most=1000)}"] if found.certified else []
     said += [f"warning: {text}" for text in found.warnings]

@@ -2,8 +2,8 @@
 
 A *constraint* is what the user declares, `AtMost("eod", 0.1)`; its *limit* is the number, 0.1. Inside fairway an
 objective is always a loss (lower is better) and a constraint an excess over the limit (positive is violated); the two
-signs defined here convert them. A metric that is *tracked*, `Track("ms")`, is measured like a constraint's and has no
-limit yet.
+signs defined here convert them. A *tracked* metric, `Track("ms")`, is measured like a constraint's but has no limit
+yet.
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ class Constraint:
 
     With a `confidence`, such as 0.9, the metric comes as `Measured` (or `Folds`), and a checkpoint counts as feasible
     when the bound of its value at that confidence is within the limit: a margin for each checkpoint, computed from its
-    own error. It is no guarantee, since a search picks the checkpoint that looks best; `study.certify` gives one.
+    own error. This is not a guarantee, since a search picks the checkpoint that looks best; `study.certify` gives one.
 
-    `cost` is the price of one check in training steps, such as 5.0. Where the stopper's interval is a number or "end",
-    it stands in for measured seconds, so that no decision reads the clock: constraints are checked in the order of
-    chance of violation per cost, one without a `cost` counting as a step, and `Pilot` keeps declared costs within its
-    share `checks`. With an adaptive interval costs are measured.
+    `cost` is the price of one check in training steps, such as 5.0. If the stopper's interval is a number or "end",
+    this cost replaces measured seconds, so that no decision depends on the clock: constraints are checked in order of
+    their chance of violation per cost (one without a `cost` counts as one step), and `Pilot` keeps the declared costs
+    within its share `checks`. With an adaptive interval, costs are measured.
 
     `alone` is for a metric such as a latency, which depends on what else the machine does. If the best checkpoint was
-    measured while others ran, `optimize` trains it again when its workers are done, measures it with nobody beside it,
-    and takes that value, unless it is worse and other programs were there; if it breaks the limit, the next best
-    follows.
+    measured while others ran, `optimize` trains it again when its workers are done, measures it with nothing beside it,
+    and takes the new value, unless that is worse and other programs were running then too. If the new value violates
+    the limit, the next best checkpoint is measured in the same way.
     """
 
     metric: str
@@ -112,7 +112,7 @@ class Constraint:
 
     @cached_property
     def z(self) -> float:
-        """The normal quantile of `confidence`, 0 without one: a value must stay so many errors within the limit."""
+        """The normal quantile of `confidence`, or 0 without one: how many errors a value must stay within the limit."""
         return 0.0 if self.confidence is None else quantile(self.confidence)
 
     @cached_property
@@ -153,11 +153,11 @@ class AtLeast(Constraint):
 class Track(Constraint):
     """A metric that is measured and has no limit yet; smaller is better, or larger with `larger=True`.
 
-    The search then looks for the *front*: the checkpoints of which no other is as good in the objective and in every
-    tracked metric. `study.front` lists it. Once you know which limit you want, `study.set_limit(ms=20.0)` makes the
-    metric a limit, and the search goes on there. A tracked metric may come as a callable, as a constraint's does: it is
-    called where the checkpoint would be on the front. `cost` is that of a constraint. A terminator looks at the best
-    objective alone, not at the front.
+    The search then looks for the *front*: the checkpoints for which no other is at least as good in the objective and
+    in every tracked metric. `study.front` lists it. Once you know which limit you want, `study.set_limit(ms=20.0)`
+    turns the metric into a constraint, and the search continues under it. A tracked metric may be reported as a
+    callable, like a constraint's; it is called where the checkpoint would be on the front. `cost` means the same as for
+    a constraint. Terminators look only at the best objective, not at the front.
 
     >>> import fairway as fw
     >>> fw.Track("ms"), fw.Track("recall", larger=True)
@@ -180,7 +180,7 @@ class Track(Constraint):
             object.__setattr__(self, name, value)
 
     def limited(self, threshold: float) -> AtMost | AtLeast:
-        """The constraint that the metric keeps a limit.
+        """The constraint that sets this limit on the metric.
 
         >>> import fairway as fw
         >>> fw.Track("ms").limited(20.0)
@@ -191,7 +191,7 @@ class Track(Constraint):
 
 @dataclass(frozen=True)
 class Problem:
-    """An objective and its constraints: all that a stopper knows about a study.
+    """An objective and its constraints: everything a stopper knows about a study.
 
     >>> import fairway as fw
     >>> fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25)]).metrics
@@ -201,7 +201,7 @@ class Problem:
     objective: Objective
     constraints: Sequence[Constraint] = ()
     columns: Sequence[str] = field(default=(), repr=False)
-    """The metrics beside the objective that a log has columns for: the constraints', and those whose limit was dropped.
+    """The metrics that a log has columns for, beside the objective: the constraints', and those with a dropped limit.
 
     Constraints come in the order of their columns.
     """
@@ -220,7 +220,7 @@ class Problem:
             )
         try:
             constraints = tuple(given)
-        except TypeError:  # an array of no dimension says that it is iterable
+        except TypeError:  # a 0-d array claims to be iterable
             raise UsageError(f"constraints={short(given)}: a list of AtMost('metric', limit) is expected") from None
         for constraint in constraints:
             if not isinstance(constraint, Constraint):
@@ -247,7 +247,7 @@ class Problem:
 
     @property
     def reportable(self) -> tuple[str, ...]:
-        """Every metric that a report may have: a metric whose limit was dropped may still come."""
+        """Every metric that a report may contain, including those whose limit was dropped."""
         return (self.objective.metric, *self.columns)
 
     @cached_property
@@ -257,7 +257,7 @@ class Problem:
 
     @cached_property
     def tracked(self) -> tuple[Track, ...]:
-        """The metrics that have none yet."""
+        """The metrics that have no limit yet."""
         return tuple(one for one in self.constraints if isinstance(one, Track))
 
     def aimed(self, aim: Mapping[str, float]) -> Problem:
@@ -277,7 +277,7 @@ class Problem:
 
     @cached_property
     def places(self) -> tuple[int, ...] | None:
-        """The column of each constraint; None where every column is a constraint's."""
+        """The column of each constraint; None if the columns are exactly the constraints'."""
         places = tuple(self.columns.index(constraint.metric) for constraint in self.constraints)
         return None if places == tuple(range(len(self.columns))) else places
 

@@ -1,7 +1,8 @@
 """One list of what fairway offers: where each public name lives, and which names a study's JSON may hold.
 
-The lazy loading of `import fairway` and its `__all__` follow from it, and so does what `Identity` builds from JSON: a
-name that is not listed under `STORED` is never imported, so opening somebody else's study runs none of their code.
+`import fairway` takes its lazy loading and its `__all__` from this list, and `Identity` takes the classes that it may
+build from JSON: a name that is not listed for that is never imported, so opening somebody else's study runs none of
+their code.
 """
 
 from __future__ import annotations
@@ -68,12 +69,12 @@ _KINDS = _by_name(STORED, _STORED_ONLY)
 
 
 def load(name: str, homes: Mapping[str, str] = PUBLIC) -> Any:
-    """A public name, imported when it is first asked for."""
+    """Import and return a public name."""
     return getattr(importlib.import_module(f"fairway.{homes[name]}"), name)
 
 
 def kind(name: str) -> type[Any] | None:
-    """The class that a study's JSON names; None for one that is not listed.
+    """The class that a study's JSON names; None if it is not listed.
 
     >>> kind("ACE").__name__, kind("os.system")
     ('ACE', None)

@@ -1,4 +1,4 @@
-"""Rows as users hand them over, checked: labels, groups, weights and clusters, one for each row."""
+"""Checks what users pass for each row: labels, groups, weights and clusters."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def grouped(truth: NDArray[Any], predicted: NDArray[Any], sensitive_features: An
 def numbered_groups(groups: Any, name: str) -> tuple[NDArray[np.int64], list[Hashable]]:
     """The number of each row's group (n,), and the groups' keys in the order in which they first appear.
 
-    Several columns may come as a 2-D array, or by name; then a key is a tuple. `name` is the argument's.
+    Several columns may come as a 2-D array or as a dict by name; a key is then a tuple. Errors call the argument
+    `name`.
     """
     if groups is None:
         raise UsageError(f"{name}=None: the group of each row is expected")
@@ -95,7 +96,7 @@ def numbered_groups(groups: Any, name: str) -> tuple[NDArray[np.int64], list[Has
 
 
 def group_names(keys: Sequence[Hashable]) -> tuple[str, ...]:
-    """The names of groups; several columns are joined, and names that would be the same are told apart."""
+    """The names of groups; several columns are joined, and names that would be equal are told apart."""
     texts = [" & ".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in keys]
     return tuple(texts if len({*texts}) == len(texts) else map(repr, keys))
 
@@ -129,7 +130,7 @@ def weights_of(values: Any, rows: int) -> NDArray[np.float64] | None:
 
 
 def clusters_of(values: Any, rows: int) -> NDArray[np.int64] | None:
-    """The number of each row's cluster, (n,); None if each row is its own."""
+    """The number of each row's cluster, (n,); None if each row is its own cluster."""
     if values is None:
         return None
     try:

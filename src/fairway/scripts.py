@@ -37,10 +37,10 @@ def load(target: str, function: str | None = None) -> tuple[Study, Callable[[Tri
 def load_fresh(
     target: str, evaluate: str | None = None, train: str | None = None
 ) -> tuple[Study, Evaluate, Callable[[Trial], Any]]:
-    """The study in "file.py" or "file.py:name", what evaluates a model on fresh rows, and the function optimised.
+    """The study in "file.py" or "file.py:name", its evaluator of models on fresh rows, and the function optimised.
 
-    What evaluates is the one given, or `fresh` or `evaluate_fresh` in the file, or else its only `fw.FreshRows`. A
-    function without parameters returns it, so that the rows are loaded only when they are needed.
+    The evaluator is the one given, or `fresh` or `evaluate_fresh` in the file, or else its only `fw.FreshRows`. A
+    function without parameters may return it, so that the rows are loaded only when they are needed.
     """
     study, module = _study(target)
     name = evaluate or _first(module, _FRESH) or _only_fresh_rows(module)
@@ -61,7 +61,7 @@ def _study(target: str) -> tuple[Study, ModuleType]:
 
 
 def _made(found: Any) -> Any:
-    """What a function without parameters returns; anything else is taken as it is."""
+    """What a function without parameters returns; anything else unchanged."""
     return found() if inspect.isfunction(found) and not inspect.signature(found).parameters else found
 
 
@@ -114,7 +114,7 @@ def _is_own(module: ModuleType, value: Any) -> bool:
 
 
 def _attribute(module: ModuleType, name: str, fits: Callable[[Any], bool]) -> Any:
-    """What a module has under a name; where it has nothing, the sentence names what would fit."""
+    """The attribute of a module; if it is missing, the error lists the names of those that would fit."""
     try:
         return getattr(module, name)
     except AttributeError:

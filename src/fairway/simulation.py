@@ -29,7 +29,7 @@ from fairway.seeds import stream
 from fairway.study import Study
 
 _FLAT_NS = 100_000  # a step past the recorded end
-_PRICED_STEPS = 50  # the first so many steps set the price of a check
+_PRICED_STEPS = 50  # the mean of the first steps, up to this many, prices a check
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,11 @@ def simulate(
 
     The study's terminator may end it earlier: no more trials begin, and those running finish.
 
-    The sampler proposes, or the queue has one, and the nearest recorded configuration not yet run is trained; `Random`
-    draws uniformly from those left. `constraint_price` is the price of one check in mean steps, one number or one for
-    each constraint. Workers share one referee; with `staleness` (seconds) each decides from its own, and they exchange
-    reports at that interval and when a trial begins or ends. A second call on the same study resumes with what is left.
+    Each trial takes a configuration from the queue or the sampler, and trains the nearest recorded one not yet run;
+    `Random` draws uniformly from those left. `constraint_price` is the price of one check in mean steps: one number, or
+    one for each constraint. Workers share one referee; with `staleness` (seconds), each has its own, and they exchange
+    reports at that interval and when a trial begins or ends. A second call on the same study resumes with the recorded
+    configurations that are left.
 
     >>> import fairway as fw, numpy as np
     >>> recording = fw.Recording(
@@ -188,13 +189,13 @@ class _Simulator:
         heapq.heappush(self._events, (at, self._scheduled, running, observation))
 
     def _train(self, running: _Running) -> None:
-        """Begin a step; its report comes when it is over."""
+        """Begin a step; its report comes when the step is over."""
         row = self._recording.row(running.k, running.trial.last_step + 1)
         cost = _FLAT_NS if row is None else round(float(self._recording.seconds[row]) * 1e9)
         self._schedule(self._clock.now + cost, running, None)
 
     def _advance(self, running: _Running, observation: Observation | None) -> bool:
-        """A step, or the check that followed it, is over; False if that ended the trial."""
+        """Handle the end of a step, or of the check that followed it; False if that ended the trial."""
         trial, driver, clock = running.trial, running.trial.driver, self._clock
         if observation is None:
             began, step = clock.now, trial.last_step + 1
@@ -208,7 +209,7 @@ class _Simulator:
                 self._schedule(clock.now, running, observation)
                 return True
         decision = driver.settle(observation)
-        if decision.best and observation.loss < self._best_loss:  # not only as far as its worker knows
+        if decision.best and observation.loss < self._best_loss:  # of all workers, not only as far as this one knows
             self._best_at, self._best_loss = clock.now, observation.loss
         if not decision.stop and trial.last_step != trial.total:
             self._train(running)

@@ -22,7 +22,7 @@ from fairway.matching import Matches
 from fairway.parameters import Parameter, Value, identity, shortened
 
 Declared: TypeAlias = Mapping[str, Parameter | Sequence[Parameter]]
-"""A space as one writes it down: a parameter for each name, or a list of its branches."""
+"""A space as the user declares it: one parameter for each name, or a list of its branches."""
 
 
 class Space(Mapping[str, Parameter]):
@@ -38,8 +38,9 @@ class Space(Mapping[str, Parameter]):
     >>> space.encode({"booster": "gbdt"})
     array([0.25,  nan])
 
-    A list gives a name another range in each branch: the first whose `when` holds. The mapping has an entry for each
-    coordinate of the cube, so such a name has several; `names` are those of the configuration.
+    A list gives a name a different range in each branch; the first branch whose `when` holds is active. The mapping has
+    one entry for each coordinate of the cube, so such a name has several entries; `names` lists the names in a
+    configuration.
 
     >>> space = fw.Space({"booster": fw.Choice(["gbdt", "dart"]),
     ...                   "depth": [fw.Int(2, 8, when={"booster": "gbdt"}), fw.Int(2, 16)]})
@@ -70,7 +71,7 @@ class Space(Mapping[str, Parameter]):
         self._always = {name: keys[0] for name, keys in self._keys.items() if not self._is_conditional(name)}
         self._conditions: dict[
             str, list[list[tuple[int, int]]]
-        ] = {}  # for each parent, which of `_matches` of which coordinates; one must hold
+        ] = {}  # for each parent, pairs of a place in `_matches` and a coordinate; one of them must hold
         wanted: list[tuple[int, NDArray[np.float64]]] = []
         for key, found in self._values.items():
             codes = [self._encoded(*each) for each in found.items()]
@@ -101,22 +102,22 @@ class Space(Mapping[str, Parameter]):
     def size(self) -> float:
         """The number of configurations if all parameters were always active; infinity if one is continuous.
 
-        More than a float can hold count as infinity too.
+        A number too large for a float counts as infinity too.
         """
         size = math.prod(parameter.size for parameter in self.values())
         return size if size <= sys.float_info.max else math.inf
 
     @property
     def has_stored(self) -> bool:
-        """Whether a condition is a function of which only the name is known, so that nothing can be proposed."""
+        """Whether some condition is a function that the log only names; nothing can be proposed without its code."""
         return any(isinstance(parameter.when, Stored) for parameter in self.values())
 
     def name_of(self, key: str) -> str:
-        """The name in a configuration of a coordinate."""
+        """The name that a coordinate's parameter has in a configuration."""
         return self._name[key]
 
     def active(self, params: Mapping[str, object]) -> dict[str, str]:
-        """The coordinate of each parameter that a configuration has, by name."""
+        """The coordinate of each parameter in a configuration, by name."""
         return {name: key for name, (key, _) in self._checked(params).items()}
 
     def check(self, params: Mapping[str, object]) -> dict[str, Value]:
@@ -164,11 +165,11 @@ class Space(Mapping[str, Parameter]):
             if all(known):
                 found.append(key)
                 if len(known) == len(allowed) and not callable(self._parameters[key].when):
-                    break  # it holds in all of them
+                    break  # it holds in every such configuration
         return found
 
     def is_whole(self, params: Mapping[str, object]) -> bool:
-        """Whether parameters that `check_some` accepts are a configuration, and not a part of one."""
+        """Whether parameters that `check_some` accepts form a complete configuration."""
         try:
             self._checked(params)
         except UsageError:
@@ -176,7 +177,7 @@ class Space(Mapping[str, Parameter]):
         return True
 
     def check_some(self, params: Mapping[str, object]) -> dict[str, Value]:
-        """Some parameters of a configuration in canonical form, with those that their conditions determine.
+        """Part of a configuration in canonical form, with the parameters that its conditions determine filled in.
 
         Raises a `UsageError` if no configuration of the space has them.
 
@@ -188,7 +189,7 @@ class Space(Mapping[str, Parameter]):
         """
         self._refuse_unknown(params)
         checked: dict[str, Value] = {}
-        for name in reversed(self._parents_first):  # what a parameter's condition says of its parents comes first
+        for name in reversed(self._parents_first):  # children first: their conditions may determine their parents
             if name not in params and name not in checked:
                 continue
             value = params.get(name, checked.get(name))
@@ -205,7 +206,7 @@ class Space(Mapping[str, Parameter]):
         return {name: checked[name] for name in self.names if name in checked}
 
     def encode_some(self, params: Mapping[str, object]) -> NDArray[np.float64]:
-        """Some parameters of a configuration as a point, shape (d,); NaN where inactive or not given."""
+        """Part of a configuration as a point, shape (d,); NaN where inactive or not given."""
         x, checked = np.full(len(self), np.nan), self.check_some(params)
         for name, value in checked.items():
             for key in self._possible(name, checked):
@@ -214,14 +215,14 @@ class Space(Mapping[str, Parameter]):
         return x
 
     def decode_some(self, x: NDArray[np.float64]) -> dict[str, Value]:
-        """The parameters that have a coordinate at a point (d,) that `encode_some` returned; NaN is none."""
+        """The parameters of a point (d,) that `encode_some` returned, without those whose coordinate is NaN."""
         known = [(self._name[key], self._parameters[key], u) for key, u in zip(self, x.tolist(), strict=True)]
         return {name: parameter.decode(u) for name, parameter, u in known if not math.isnan(u)}
 
     def with_given(self, x: NDArray[np.float64], given: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Points (k, d) as `snap` returns them, with given coordinates (d,) in the place of theirs; NaN leaves them.
+        """Points (k, d) as `snap` returns them, with the given coordinates (d,) in place of their own where not NaN.
 
-        Points in which a parameter is inactive that has a given coordinate are left out.
+        A point is left out if a parameter with a given coordinate is inactive there.
         """
         there = ~np.isnan(given)
         snapped = self.snap(np.where(there, given, np.nan_to_num(x, nan=0.5)))
@@ -301,9 +302,10 @@ class Space(Mapping[str, Parameter]):
         return np.asarray(everything[np.sort(first)])
 
     def _active(self, name: str, known: Mapping[str, Value], params: Mapping[str, object] | None = None) -> str | None:
-        """The coordinate of the branch that holds, None if none does.
+        """The coordinate of the active branch; None if no branch is active.
 
-        Where only the name of a condition is known, a configuration `params` that has the parameter tells that it held.
+        A condition that the log only names counts as met if `params` has the parameter, with a value that the branch
+        accepts.
         """
         if name in self._always:
             return self._always[name]
@@ -324,11 +326,11 @@ class Space(Mapping[str, Parameter]):
         return len(self.declared[name]) > 1 or self.declared[name][0].when is not None
 
     def _above(self, name: str, known: Mapping[str, Value]) -> dict[str, Value]:
-        """The active parameters that are declared above one: what its condition sees."""
+        """The active parameters that are declared above `name`, which its condition sees."""
         return {above: known[above] for above in self.names[: self.names.index(name)] if above in known}
 
     def _read_values(self, key: str) -> dict[str, dict[tuple[type, object], Value]]:
-        """The values of each parent for which a coordinate is active; empty if it always is, or by a function."""
+        """For each parent, the values at which a coordinate is active; empty if its `when` is None or a function."""
         name, when = self._name[key], self._parameters[key].when
         if when is None or callable(when):
             return {}
@@ -361,7 +363,7 @@ class Space(Mapping[str, Parameter]):
         return found
 
     def _in_some_branch(self, name: str, value: object) -> Value:
-        """A value as the first branch that accepts it has it."""
+        """The value in canonical form, by the first branch that accepts it; a `UsageError` if none does."""
         wanted = []
         for branch in self.declared[name]:
             try:
@@ -398,7 +400,7 @@ def _declared(name: object, part: object) -> tuple[Parameter, ...]:
 
 
 def _coordinates(name: str, branches: Sequence[Parameter]) -> dict[str, Parameter]:
-    """The branches of a name by what their coordinates are called."""
+    """The branches of a name, keyed by the names of their coordinates."""
     if len(branches) == 1:
         return {name: branches[0]}
     found: dict[str, Parameter] = {}

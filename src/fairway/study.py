@@ -1,4 +1,4 @@
-"""A study as its user sees it: what it is asked, told and knows. The work is its owner's (`engine/owner.py`)."""
+"""The `Study` that users hold. It checks arguments and leaves the work to its owner (`engine/owner.py`)."""
 
 from __future__ import annotations
 
@@ -54,14 +54,15 @@ class Study:
 
     Defaults: `Compass`, `Pilot`, no terminator, a log in memory, and a fresh seed, which is stored. With a `storage`,
     such as "sqlite:///credit.db" or "postgresql://host/database", the study is created under its `name`, or resumes if
-    it is there already. A database that goes away is waited for, up to `patience` seconds: reports stay in memory and
-    training continues, while `ask` and `tell` wait. `checkpoints` says which of the checkpoints that trials save are
-    kept, by default `fw.Keep(best=3)`. Threads may share a study. `owner` is the engine behind it, for integrations.
+    it is there already. If the database becomes unreachable, the study waits for it up to `patience` seconds: reports
+    stay in memory and training continues, while `ask` and `tell` wait. `checkpoints` says which of the checkpoints that
+    trials save are kept, by default `fw.Keep(best=3)`. Threads may share a study. `owner` is the engine behind it, for
+    integrations.
 
     `start_from` lists earlier studies with the same objective, on other data or in an overlapping space: open ones, or
     addresses such as "sqlite:///old.db#credit". Their trials are copied into the log when the study is created, and
-    samplers learn from them. A parameter that an earlier study lacks is left open, unless a pair says what it was:
-    `(study, {"dropout": 0.0})`.
+    samplers learn from them. A parameter that an earlier study lacks is left open, unless you pass a pair that gives
+    its value: `(study, {"dropout": 0.0})`.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), [fw.AtLeast("x", 0.5)], seed=0)
@@ -123,7 +124,7 @@ class Study:
     @overload
     def ask(self, n: int) -> list[Trial]: ...
     def ask(self, n: int | None = None) -> Trial | list[Trial]:
-        """Begin a trial, or a list of n; each must be told later."""
+        """Begin a trial, or a list of n trials; pass each to `tell` when it is done."""
         if n is None:
             return self.owner.ask()
         return [self.owner.ask() for _ in range(whole(n, "n"))]
@@ -133,9 +134,10 @@ class Study:
     ) -> bool:
         """End a trial: with its final metrics if it did not report them, or with the reason why it failed.
 
-        True if that made it the study's best: by the metrics told, or by a check that was paid for when it ended. Once
-        this returns, the end is in the storage; if the storage is away, this waits up to `patience` seconds. If it
-        raises `StorageError`, the end is kept: tell the trial again, or just continue, and it is written then.
+        Returns True if the trial became the study's best, by these metrics or by a check that was made when it ended.
+        Once `tell` returns, the end of the trial is in the storage; if the storage is unreachable, `tell` waits up to
+        `patience` seconds. If it then raises `StorageError`, nothing is lost: tell the trial again, or just continue,
+        and its end is written later.
         """
         if not isinstance(trial, Trial):
             raise UsageError(f"tell({short(trial)}): the Trial that ask() returned is expected")
@@ -172,13 +174,13 @@ class Study:
         self.owner.enqueue(params)
 
     def set_limit(self, *added: Constraint, **limits: float | None) -> None:
-        """Change limits while the study goes on: everything is judged by the new ones, past trials included.
+        """Change limits during a study; all trials, past ones included, are judged by the new limits.
 
         `set_limit(eod=0.12)` sets another number, `eod=None` drops the limit, and `set_limit(fw.AtMost("ms", 20.0))`
-        adds a constraint, in which earlier trials are unknown. A metric that is tracked gets its limit in the same way,
-        with `set_limit(ms=20.0)`, and `set_limit(fw.Track("ms"))` tracks it again. The best model, the ranks and the
-        samplers follow at once, in all workers too. Trials that were stopped stay stopped. The log keeps when and what
-        changed.
+        adds a constraint, which counts as not measured in earlier trials. A tracked metric gets its limit in the same
+        way, with `set_limit(ms=20.0)`, and `set_limit(fw.Track("ms"))` tracks it again. The best model, the ranks and
+        the samplers follow at once, in all workers too. Trials that were stopped stay stopped. The log records what
+        changed and when.
 
         >>> import fairway as fw
         >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), [fw.AtLeast("x", 0.5)], seed=0)
@@ -212,37 +214,38 @@ class Study:
         progress: bool = True,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        """Run this many more trials, until there are `total`, for this many seconds, or until a time such as "18:30".
+        """Run trials: `trials` more, up to `total`, for `timeout` seconds, or `until` a time such as "18:30".
 
-        Whichever comes first ends the run. Trials and seconds are those of all workers together; `until` is a time of
-        day, of today or else of tomorrow, or a `datetime`. `total` counts the trials of earlier runs and of other
-        processes too: a script with total=30 that is run again after a kill makes the trials that are missing. A trial
-        that was lost and is tried again counts once.
+        Whichever comes first ends the run. Trials and seconds are those of all workers together; `until` is a
+        `datetime` or a time of day, tomorrow's if today's has passed. `total` counts the trials of earlier runs and of
+        other processes too: if a script with total=30 is killed and started again, it runs only the missing trials. A
+        lost trial and its retry count as one.
 
         `function` trains in a loop and reports, or returns its metrics (or, without constraints, one number). An
-        exception in `catch` fails its trial and the study continues, unless nothing has ever succeeded;
-        `raise_on_failure` ends the run with the first one instead, and the study keeps all its trials. `timeout`,
-        `trial_timeout` and `check_timeout` (seconds; of the run, a trial, the check of one constraint) end a trial at
-        its next report. One that reports nothing for 5 s more, or two of its steps, is killed with its worker, and
-        fails; in this process nothing can be killed, and a warning says what the run waits for. When the terminator's
-        verdict is to stop, no new trial begins and those running finish; calling `optimize` again overrules that
-        verdict until the terminator has changed its mind.
+        exception in `catch` fails its trial and the study continues, unless nothing has ever succeeded; with
+        `raise_on_failure`, the first such exception ends the run instead, and the study keeps all its trials.
+        `timeout`, `trial_timeout` and `check_timeout` (seconds for the run, for a trial, for the check of one
+        constraint) end a trial at its next report. A trial that reports nothing for 5 s more, or for two of its steps
+        if that is longer, is killed with its worker, and fails. In this process nothing can be killed; a warning says
+        what the run is waiting for. When the terminator's verdict is to stop, no new trial begins and those running
+        finish; calling `optimize` again overrides that verdict until the terminator changes its mind.
 
         `progress` shows live lines in a terminal or a notebook, and elsewhere prints a line every ten seconds and when
-        there is a new best; the log has those at INFO. Each `fw.Callback` in `callbacks` is told of a new best, a
-        trial's end, a verdict and the end of the run. Ctrl-C raises `KeyboardInterrupt` once running trials are
-        written down as failed ("interrupted"); the study keeps all it found, and a second `optimize` continues: first
-        with those trials, where they saved a checkpoint.
+        there is a new best; these lines also go to Python's log, at INFO. Each `fw.Callback` in `callbacks` is told of
+        a new best, a trial's end, a verdict and the end of the run. Ctrl-C raises `KeyboardInterrupt` after recording
+        the running trials as failed ("interrupted"). The study keeps everything it found, and the next `optimize`
+        continues, starting with the interrupted trials that saved a checkpoint.
 
-        One worker runs in this process. Several run in processes of their own (`backend="process"`), started fresh:
-        any function that cloudpickle can send will do, without a `__main__` guard. Each trains with its share of the
-        cores, unless OMP_NUM_THREADS and the like say otherwise. A process that dies is replaced, and its trial tried
-        again once, from its last checkpoint if it saved one (`trial.resume`). A given `retry` is how often, and holds
-        for killed trials too. `backend="thread"` suits functions that wait, or that release Python's lock.
+        One worker runs in this process. Several run in processes of their own (`backend="process"`), started fresh: any
+        function that cloudpickle can send will do, without a `__main__` guard. Each trains with its share of the cores,
+        unless OMP_NUM_THREADS and the like say otherwise. If a process dies, it is replaced and its trial is retried
+        once, from its last checkpoint if it saved one (`trial.resume`). `retry` sets how often, and then applies to
+        killed trials too. `backend="thread"` suits functions that wait, or that release Python's lock.
 
-        `backend="ray"` (extra `ray`) runs each worker as a Ray actor with `resources` of its own, by default
-        {"CPU": 1}: in the cluster at `address`, the one that this process is connected to, the one that RAY_ADDRESS
-        names, or one started here. As many run as there is room for. The trials of a lost node are tried again.
+        `backend="ray"` (extra `ray`) runs each worker as a Ray actor with its own `resources`, by default {"CPU": 1}.
+        The cluster is the one at `address`, else the one that this process is connected to, else the one that
+        RAY_ADDRESS names, else one started here. As many workers run as there is room for. The trials of a lost node
+        are retried.
         """
         optimize.run(
             self,
@@ -266,11 +269,11 @@ class Study:
         )
 
     def rebuild(self, function: Callable[[Trial], Any]) -> Any:
-        """The best model: run `function` again on the best configuration, up to the step that was best.
+        """Train the best model again: run `function` on the best configuration, up to the best step.
 
-        The function is the one that was optimised, and returns its model. It reports on the way, with the same
-        `trial.params` and `trial.seed`, and its loop over `trial.steps` ends at the right step. No constraint is
-        called. A warning tells if the objective comes out differently.
+        Pass the function that was optimised; it must return its model. It gets the same `trial.params` and `trial.seed`
+        and reports as before, and its loop over `trial.steps` ends at the best step. No constraint is evaluated. A
+        warning says if the objective comes out differently.
 
         >>> import fairway as fw
         >>> study = fw.Study({"rate": fw.Float(0.1, 0.9)}, fw.Minimize("loss"), seed=0)
@@ -290,7 +293,7 @@ class Study:
         return rebuild(best, self.owner.seed_of(best.number), self.problem, function)
 
     def load_best(self, load: Callable[[Path], Any]) -> Any:
-        """The best model, from the checkpoint that its trial saved with `trial.save`: what `load` makes of its path.
+        """Load the best model: call `load` with the path of the checkpoint that its trial saved with `trial.save`.
 
         >>> import tempfile
         >>> import fairway as fw
@@ -320,22 +323,22 @@ class Study:
         progress: bool = True,
         callbacks: Sequence[Callback] = (),
     ) -> Certificate:
-        """Find a model whose limits hold on rows that the search never saw, with this confidence.
+        """Find a model that meets its limits on rows that the search never saw, with this confidence.
 
-        A search returns, out of many noisy measurements, the one that looks feasible, so its best model often breaks
-        its limits on fresh rows. Here at most `at_most` checkpoints are put in an order, from safe to bold, and tested
-        on the fresh rows until one fails. All that passed respect the limits, and the best of them is the certified
-        model. `Certificate` says what was found, or how many rows it would take.
+        A search returns, out of many noisy measurements, the one that looks feasible, so its best model often violates
+        its limits on fresh rows. `certify` orders at most `at_most` checkpoints from safe to bold, and tests them on
+        the fresh rows until one fails. All that passed meet the limits, and the best of them is the certified model.
+        `Certificate` says what was found, or how many rows it would take.
 
         `evaluate` takes a model and returns evidence for each limit: it is an `fw.FreshRows`, or a function that
         returns kinds of `fairway.evidence` by metric. `train` is the function that was optimised, run once more for
         each promising trial; a booster, or a `checkpoint` in each report, gives candidates at many steps. `models`
         takes a `Best` and returns its model instead, say from a file.
 
-        Rows are spent by being looked at: a second certificate on the same `rows` is refused, unless the first call
-        reserved `uses` of them, each at its share of the level. What is tested is in the log before anything is
-        evaluated, so a call that was cut off resumes, and `fairway verify` makes every test again. `callbacks` are told
-        of the certificate.
+        Testing uses rows up: a second certificate on the same `rows` is refused, unless the first call reserved several
+        `uses`, each at its share of the error level. The log records what will be tested before anything is evaluated,
+        so an interrupted call resumes, and `fairway verify` repeats every test. `callbacks` are told of the
+        certificate.
 
         >>> import fairway as fw
         >>> from fairway.evidence import Mean
@@ -369,14 +372,14 @@ class Study:
     def searched_by(self, rows: Any, *, groups: Any = None) -> None:
         """Say which rows the search trains or judges by, so that `certify` can tell whether fresh rows are fresh.
 
-        Only hashes are kept, of 8 bytes a row. With `groups`, one that is missing from the fresh rows is noticed too.
+        Only hashes are stored, 8 bytes per row. With `groups`, `certify` also notices a group that the fresh rows lack.
         """
         hashed = hashing.hashes(rows)
         names = None if groups is None else sorted(group_names(numbered_groups(groups, "groups")[1]))
         self.owner.journal.append(Searched(hashing.pack(hashed), names))
 
     def note(self, trial: int | None = None, /, **jsonable: Any) -> None:
-        """Keep something that was learned after the search, such as a test score: of a trial, or of the study.
+        """Store something learned after the search, such as a test score, with a trial or with the study.
 
         >>> import fairway as fw
         >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
@@ -391,10 +394,10 @@ class Study:
         self.owner.note(number, jsonable_notes(jsonable))
 
     def save_as(self, url: str, name: str | None = None) -> None:
-        """Write all that this process knows into another database, as a study that opens, resumes and verifies.
+        """Copy the study, as this process knows it, into another database, to be opened, resumed and verified there.
 
-        The study's own storage is not needed: what was told and reported is in memory, also when the storage was
-        deleted or cannot be reached. The study itself stays where it is; open the copy to continue there.
+        The study's own storage is not needed: everything told and reported is in memory, so this works even if the
+        storage was deleted or cannot be reached. The study itself stays where it is; open the copy to continue there.
 
         >>> import fairway as fw
         >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
@@ -413,12 +416,12 @@ class Study:
 
     @property
     def problem(self) -> Problem:
-        """The objective, and the constraints that hold now."""
+        """The objective and the constraints, with the limits that are in force now."""
         return self.owner.problem
 
     @property
     def certificate(self) -> Certificate | None:
-        """What the last certification found; None before one. Its `model` is there in the process that made it."""
+        """The last certificate; None before the first. Only the process that made it has its `model`."""
         from fairway.engine.certificate import certificate  # noqa: PLC0415 - scipy takes its time to load
 
         over = latest(self.owner.ledger.certifications)
@@ -430,7 +433,7 @@ class Study:
 
     @property
     def notes(self) -> Mapping[str, Any]:
-        """What was noted of the study."""
+        """The notes on the study."""
         return dict(self.owner.ledger.later.get(None, {}))
 
     @property
@@ -440,16 +443,16 @@ class Study:
 
     @property
     def best_ignoring_limits(self) -> Best | None:
-        """The checkpoint with the best objective, whether or not it meets the constraints: what the limits cost."""
+        """The checkpoint with the best objective, feasible or not; compared with `best`, it shows what limits cost."""
         found = self.owner.ledger.best_ignoring_limits
         return None if found is None else self.owner.named(*found)
 
     @property
     def front(self) -> list[Best]:
-        """The checkpoints of which no other is as good in the objective and in every tracked metric, best first.
+        """The checkpoints for which no other is at least as good in the objective and every tracked metric, best first.
 
-        Only those count that are within the study's limits, and at which every tracked metric was measured. Without a
-        tracked metric (`fw.Track`) that is the best one alone.
+        Only checkpoints count that are within the study's limits and at which every tracked metric was measured.
+        Without a tracked metric (`fw.Track`), the front is the best checkpoint alone.
 
         >>> import fairway as fw
         >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.Track("ms")], seed=0)
@@ -465,7 +468,7 @@ class Study:
     def what_if(self, limits: Mapping[str, float | None] | None = None, /, **named: float | None) -> WhatIf:
         """The best checkpoint under other limits, from the log alone. Nothing is trained.
 
-        None drops a limit, and a number brings one back that was dropped.
+        None drops a limit; a number brings a dropped limit back.
 
         The answer also says how many checkpoints could be better because a limit was never measured there. Pass a
         mapping for metrics whose names are not Python identifiers.
@@ -482,7 +485,10 @@ class Study:
 
     @property
     def trials(self) -> list[TrialRecord]:
-        """Every trial so far, by number; reports of running ones show within a second, or in memory at the next one."""
+        """Every trial so far, by number.
+
+        Reports of running trials appear within a second; with a log in memory, at their next report.
+        """
         return [self.owner.ledger.record(number) for number in range(len(self.owner.ledger.courses))]
 
     @property
@@ -528,5 +534,5 @@ class Study:
     @overload
     def to_frame(self, library: Literal["pyarrow"]) -> Any: ...
     def to_frame(self, library: Library = "pandas") -> Any:
-        """Every trial as a row of a table: parameters, the metrics that stand for it, status, costs, notes."""
+        """A table with a row for each trial: parameters, the metrics that represent it, status, costs, notes."""
         return frame(table(self.trials, self.space, self.problem), library)

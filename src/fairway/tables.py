@@ -1,6 +1,6 @@
-"""A small table of two kinds: plain text for `print`, and HTML for a notebook.
+"""A small table that can be shown as plain text, for `print`, and as HTML, for a notebook.
 
-The HTML has no colours and no scripts, so it looks as the notebook does, light or dark. Every text is escaped, and
+The HTML has no colours and no scripts, so it follows the notebook's theme, light or dark. Every text is escaped, and
 MathJax, which a notebook runs over its outputs, is told to leave it alone.
 """
 
@@ -18,7 +18,7 @@ _HEAD, _CELL = f' style="{_LOOK};white-space:nowrap"', f' style="{_LOOK}"'
 
 
 class Table(NamedTuple):
-    """A title, rows of texts of one length, the names of their columns if they need any, and a sentence below.
+    """A title, rows of equal length, the names of the columns if they need any, and a sentence below.
 
     >>> print(Table("trial 3, step 20", [("metric", "loss", "0.41"), ("", "gap", "0.042")]).text())
     trial 3, step 20
@@ -32,7 +32,7 @@ class Table(NamedTuple):
     note: str = ""
 
     def text(self) -> str:
-        """Lines whose columns are aligned."""
+        """The table as lines with aligned columns."""
         cells = [[shown(cell, _LONGEST) for cell in row] for row in (self.columns, *self.rows) if row]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
@@ -71,7 +71,7 @@ def metric_rows(metrics: Mapping[str, float | None], errors: Mapping[str, float]
 
 
 def param_rows(params: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Rows for a configuration, its values in full, as one would type them.
+    """Rows for a configuration, with its values in full, as one would type them.
 
     >>> param_rows({"rate": 0.1638794259})
     [('parameter', 'rate', '0.1638794259')]
@@ -80,5 +80,5 @@ def param_rows(params: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def group(kind: str, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str, str]]:
-    """Rows of names and values; the first of them says of what kind they are."""
+    """Rows of names and values; the first row names their kind."""
     return [("" if i else kind, str(name), value) for i, (name, value) in enumerate(pairs)]

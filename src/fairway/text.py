@@ -1,4 +1,4 @@
-"""Words for people: texts that came from elsewhere, numbers, durations, limits and goals."""
+"""Formats text from elsewhere, numbers, durations, limits and goals for people to read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shown(text: object, most: int = 300) -> str:
 
 
 def squeezed(name: str, most: int) -> str:
-    """A name with its middle left out if it is longer: names often differ at their ends.
+    """A name cut to a length by leaving out its middle, since names often differ at their ends.
 
     >>> squeezed("randomforestclassifier__max_depth", 24)
     'randomfores..._max_depth'
@@ -47,7 +47,7 @@ def named(name: object) -> str:
 
 
 def counted(n: int, what: str) -> str:
-    """So many of something.
+    """A count and its noun, in the plural unless the count is 1.
 
     >>> counted(1, "trial"), counted(2000, "trial")
     ('1 trial', '2,000 trials')
@@ -67,7 +67,7 @@ def number(value: float) -> str:
 
 
 def beside(value: float, other: float) -> str:
-    """A number that is compared with another, with the digits that tell them apart.
+    """A number that is compared with another, with enough digits to tell them apart.
 
     >>> beside(0.2500001, 0.25)
     '0.2500001'
@@ -174,7 +174,7 @@ def limit(constraint: Constraint) -> str:
 
 
 def limits(problem: Problem) -> str:
-    """What the limits of a problem are called: one is "the limit".
+    """How a sentence refers to the limits of a problem: in the singular if there is one.
 
     >>> import fairway as fw
     >>> limits(fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25)]))
@@ -194,7 +194,7 @@ def limit_in_words(constraint: Constraint) -> str:
 
 
 def goal(problem: Problem) -> str:
-    """What a study is asked for.
+    """The goal of a study in words.
 
     >>> import fairway as fw
     >>> goal(fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.25)]))
@@ -223,7 +223,7 @@ def measured(names: Iterable[str], values: Iterable[float | None], errors: Mappi
 def distance(
     constraint: Constraint, value: float | None, error: float | None = None, compared: float | None = None
 ) -> str:
-    """How far a value is from its limit, in a sentence; `compared` is its bound, where that decides.
+    """How far a value is from its limit, in a sentence; `compared` is its bound, if that is compared with the limit.
 
     >>> import fairway as fw
     >>> distance(fw.AtMost("eod", 0.25), 0.31)
@@ -265,5 +265,5 @@ def moment(seconds: float) -> str:
     """
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
-    except (OverflowError, OSError, TypeError, ValueError):  # by a clock that was wrong
+    except (OverflowError, OSError, TypeError, ValueError):  # the clock was wrong
         return "unknown"

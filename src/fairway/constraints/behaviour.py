@@ -116,8 +116,8 @@ def failure_rate(predict: Callable[[list[Any]], Any], cases: Iterable[Case]) -> 
     `predict` is called once, with a list of all distinct inputs. It returns labels (n,) or probabilities (n, k) of the
     classes 0 to k - 1.
 
-    The error counts the cases of a test as drawn from all that could have been written for it: with T tests of n_t
-    cases and the smoothed shares s_t = (failures + 1) / (n_t + 2), it is sqrt(sum of s_t (1 - s_t) / n_t) / T.
+    The error treats the cases of a test as a sample of all the cases that could have been written for it: with T tests
+    of n_t cases and the smoothed shares s_t = (failures + 1) / (n_t + 2), it is sqrt(sum of s_t (1 - s_t) / n_t) / T.
 
     >>> from fairway.constraints import Invariance, MinimumFunctionality, failure_rate
     >>> suite = [
@@ -271,7 +271,7 @@ def _check_name(name: Any) -> None:
 def _listed(values: Iterable[Any], what: str) -> list[Any]:
     try:
         return list(values)
-    except TypeError:  # an array of no dimension says that it is iterable
+    except TypeError:  # a 0-d array claims to be iterable
         raise UsageError(f"{what}={short(values)}: a list is expected") from None
 
 

@@ -32,7 +32,7 @@ _LONGEST = 3600.0
 _SECONDS = f"a positive number of seconds, at most {_LONGEST:g},"
 _LARGEST = 100_000
 _SLICES = 256  # batches to cut at most, since each is a copy
-_said: list[str] = []  # the company that this process has warned of
+_said: list[str] = []  # what this process has warned of
 
 
 def latency(
@@ -57,9 +57,9 @@ def latency(
     blocks have too few calls for that, it is the order statistic of all calls together; if those are too few as well,
     as 58 are for the 0.95 quantile and a confidence of 0.95, the slowest call plus z errors. Give more `seconds` then.
 
-    `pin` is a core, or several, to which all threads of the process keep meanwhile (on Linux). If the run has other
-    workers, or others use a quarter of all cores meanwhile, the value's `note` says so, and a warning does once.
-    Declare the limit with `alone=True`, and `optimize` measures its best again with nobody beside it.
+    `pin` names one or several cores to which all threads of the process are pinned meanwhile (on Linux). If the run has
+    other workers, or others use more than a quarter of all cores meanwhile, the value's `note` says so, and one warning
+    is logged. Declare the constraint with `alone=True`, and `optimize` measures its best again with nothing beside it.
 
     >>> from fairway.constraints import latency
     >>> took = latency(len, ["good", "bad"], quantile=0.5, seconds=0.01)
@@ -99,10 +99,10 @@ def call_seconds(
     seconds: float,
     pin: int | Iterable[int] | None = None,
 ) -> list[list[float]]:
-    """The seconds that each call took, in blocks: at least so many calls for at least so many seconds, over all blocks.
+    """The seconds that each call took, in blocks: at least `calls` calls and `seconds` seconds, over all blocks.
 
     Each call gets the next `batch` rows, prepared beforehand, or all rows if `batch` is None. A few calls warm up, and
-    the garbage collector is off. With `pin`, all threads of the process keep to those cores.
+    the garbage collector is off. With `pin`, all threads of the process are pinned to those cores.
     """
     cores, batches = crowd.checked_cores(pin), itertools.cycle(_batches(rows, batch))
     with crowd.pinned(cores):

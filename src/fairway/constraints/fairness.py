@@ -92,9 +92,9 @@ def demographic_parity_difference(
 def demographic_parity_ratio(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, sample_weight: Any = None
 ) -> Measured:
-    """The smallest share predicted positive in a group over the largest; 1 is fair. NaN if nobody is.
+    """The smallest share predicted positive in a group over the largest; 1 is fair.
 
-    The "four-fifths rule" is `fw.AtLeast("parity", 0.8)`.
+    NaN if nobody is predicted positive. The "four-fifths rule" is `fw.AtLeast("parity", 0.8)`.
 
     >>> from fairway.constraints import demographic_parity_ratio
     >>> said, groups = [1] * 80 + [0] * 20 + [1] * 70 + [0] * 30, ["a"] * 100 + ["b"] * 100

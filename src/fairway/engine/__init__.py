@@ -1,1 +1,1 @@
-"""What a study is: its log, what is replayed from it, who writes it, and the rules that every report goes through."""
+"""The machinery of a study: its log, what is replayed from it, who writes it, and the rules for every report."""

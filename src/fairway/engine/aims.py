@@ -1,11 +1,11 @@
-"""What the next trial aims at, where metrics are tracked: limits on them, swept over the front.
+"""The limits on tracked metrics that the next trial aims at, chosen to sweep the front.
 
-Sampler and stopper then look for the best loss at these limits, as if they were the study's. A limit is drawn between
-two neighbours on the front, in proportion to the area that a better checkpoint could add there. One trial in ten aims
-at no limit, so that the front's loose end is searched too.
+The sampler and the stopper look for the best loss under these limits, as if they were the study's own. A limit is drawn
+between two neighbours on the front, in proportion to the area that a better checkpoint could add there. One trial in
+ten aims at no limit, so that the front's loose end is searched too.
 
-On four settings of `bench/front.py`, 3 seeds each, this did as well as drawing members of the front, and as random
-scalarisation (Chebyshev), within the noise; it was better on one, and needs nothing of its own in samplers.
+On four settings of `bench/front.py`, 3 seeds each, this did as well, within the noise, as drawing members of the front
+and as random scalarisation (Chebyshev). It was better on one setting, and samplers need no code of their own for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FREE = 0.1  # the share of trials that aim at no limit
 
 
 def next_aim(history: History, rng: np.random.Generator) -> dict[str, float]:
-    """A limit on each tracked metric; none while there is no front to sweep."""
+    """A limit on each tracked metric; empty for one trial in ten, and while the front has fewer than two members."""
     places = [i for i, one in enumerate(history.problem.constraints) if not one.has_limit]
     if not places or not len(history.fronts) or rng.random() < _FREE:
         return {}
@@ -30,7 +30,7 @@ def next_aim(history: History, rng: np.random.Generator) -> dict[str, float]:
     front = marks[rows_on_front(marks)]
     if len(front) == 1:
         return {}
-    # Of several metrics one is swept, among those members that keep the others as some member does.
+    # Of several metrics, one is swept. A random member sets the limits on the others; members beyond them are left out.
     aim, swept = front[rng.integers(len(front)), 1:].copy(), int(rng.integers(len(places)))
     others = np.arange(len(places)) != swept
     within = front[(front[:, 1:][:, others] <= aim[others]).all(axis=1)]
@@ -39,7 +39,7 @@ def next_aim(history: History, rng: np.random.Generator) -> dict[str, float]:
 
 
 def _between(marks: NDArray[np.float64], rng: np.random.Generator) -> float:
-    """A limit between two neighbours on the front of losses and one metric (n, 2)."""
+    """A limit between two neighbours on the front. `marks`: (n, 2), the loss and one metric."""
     loss, value = marks[rows_on_front(marks)].T
     area = (value[:-1] - value[1:]) * (loss[1:] - loss[:-1])
     if not area.sum() > 0.0:

@@ -1,4 +1,4 @@
-"""The rows of one trial that wait to be written to the log: added to at every report, drained by whoever writes."""
+"""The rows of one trial that wait to be written to the log. Reports add rows; whoever writes the log drains them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Batch:
         self.begun, self._begun_seen = self._referee.acts, self._referee.seen
 
     def add(self, observation: Observation) -> None:
-        """Keep what the referee has just ruled on."""
+        """Add an observation that the referee has just ruled on."""
         self._rows.append((self._referee.acts, observation))
 
     def event(self) -> Reported | None:
@@ -46,7 +46,7 @@ class Batch:
             return None
         acts, rows = zip(*self._rows, strict=True)
         step, objective, _, values, prices, _, train_ns, last, spread, paid, errors_of = zip(*rows, strict=True)
-        ended = zip(last, train_ns, strict=True)  # a check that was made after the end says nothing of what was known
+        ended = zip(last, train_ns, strict=True)  # a check made after training (ns < 0) does not show that it was over
         self._over = self._over or any(is_last and ns >= 0 for is_last, ns in ended)
         shape = (len(rows), len(self._referee.problem.constraints))
         payments = [(i, *payment) for i, payment in enumerate(paid) if payment is not None]
@@ -81,7 +81,7 @@ class Batch:
 
 @contextmanager
 def drained(batches: Iterable[Batch], now: int) -> Iterator[list[Reported]]:
-    """The rows of some batches as events, to be written in the block; a block that fails leaves the rows in place."""
+    """Yield the rows of some batches as events for the block to write; if the block raises, the rows stay."""
     full = []
     for batch in batches:
         batch.drained_ns = now

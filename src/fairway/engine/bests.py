@@ -1,4 +1,4 @@
-"""The best checkpoints of a study: the best feasible one, and the best whatever its constraints."""
+"""The best checkpoints of a study: the best feasible one, and the best by objective alone."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fairway.engine.course import Course, height
 from fairway.feasibility import Checkpoint
 from fairway.problem import Problem
 
-_Found: TypeAlias = tuple[int, Checkpoint]  # a trial, and what it reported
+_Found: TypeAlias = tuple[int, Checkpoint]  # a trial's number and one of its checkpoints
 
 
 class Bests:
-    """The best checkpoints of the trials that were added; each with the number of its trial."""
+    """The best checkpoints of the trials added so far, each with its trial's number."""
 
     def __init__(self, problem: Problem, trials: Iterable[Course] = ()) -> None:
         self._problem = problem
@@ -25,11 +25,11 @@ class Bests:
 
     @property
     def place(self) -> tuple[int, int] | None:
-        """Trial and step of the best feasible one."""
+        """Trial and step of the best feasible checkpoint; None without one."""
         return None if self.feasible is None else (self.feasible[0], self.feasible[1].step)
 
     def add(self, number: int, course: Course) -> None:
-        """Compare a trial, as far as it has come, with the best so far."""
+        """Compare a trial's reports so far with the best."""
         checkpoint, peak = course.checkpoint, course.peak
         if checkpoint is not None and self._may_lead(checkpoint, self.feasible) and self._is_feasible(checkpoint):
             self.feasible = _first(self.feasible, (number, checkpoint), self._rank)
@@ -40,7 +40,7 @@ class Bests:
         return feasibility.known(self._problem, checkpoint) == 0.0
 
     def _may_lead(self, checkpoint: Checkpoint, best: _Found | None) -> bool:
-        """Whether its objective is not worse than that of the best; most are, and need no closer look."""
+        """Whether a checkpoint's objective is as good as the best's; most are worse and need no closer look."""
         sign = self._problem.objective.sign
         return best is None or not sign * checkpoint.objective > sign * best[1].objective
 

@@ -1,7 +1,7 @@
-"""Studies that another one starts from: their trials are copied into its log, and read there in its own space.
+"""Earlier studies that a new study starts from: their trials are copied into its log and read in its own space.
 
 The copies are the earlier study's own events, with every report, so nothing is lost if that study changes or vanishes.
-Only samplers look at them. A stopper never does: losses of other data are not comparable with its trials'.
+Only samplers look at the copies. A stopper never does: losses on other data are not comparable with its trials'.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from fairway.problem import Problem
 from fairway.samplers.portfolio import portfolio
 from fairway.space import Space
 
-_COPIED = (Asked, Reported, Told, Revived, Enqueued, Dropped, LimitsChanged, Remeasured)  # what is known of trials
-_LACKED = "lacked"  # in the configuration of a carried study: values of the parameters that it does not have
+_COPIED = (Asked, Reported, Told, Revived, Enqueued, Dropped, LimitsChanged, Remeasured)  # events of trials and limits
+_LACKED = "lacked"  # key in a carried study's configuration: values for the parameters that it lacks
 
 
 class Source(NamedTuple):
-    """A study to start from: its events, the values of parameters that it lacks, and how errors name it."""
+    """A study to start from: its name in errors, its events, and values for the parameters that it lacks."""
 
     name: str
     events: Sequence[Event]
@@ -48,9 +48,9 @@ class Source(NamedTuple):
 
 
 def carry(sources: Sequence[Source], space: Space, problem: Problem) -> list[Event]:
-    """The events by which a new study starts from others: copies of their trials, and the best of those to run first.
+    """The events that start a study from others: copies of their trials, then a few of the best to run first.
 
-    Raises a `UsageError` if one has another objective, or nothing that fits the space.
+    Raises a `UsageError` if a source is empty, has another objective, or has no trial that fits the space.
     """
     copies: list[Carried] = []
     for place, source in enumerate(sources):
@@ -71,15 +71,15 @@ def carry(sources: Sequence[Source], space: Space, problem: Problem) -> list[Eve
 
 
 def histories(copies: Sequence[Carried], space: Space, problem: Problem) -> tuple[History, ...]:
-    """The studies that were carried over, each as columns in another study's space, under the last limits of its own.
+    """The carried studies as columns in this study's space, each judged by its own last limits.
 
-    Trials outside the space are left out, and so are limits that the other study does not have.
+    Trials outside the space are left out, and so are limits that this study does not have.
     """
     return tuple(_seen_from(place, events, space, problem) for place, events in _by_study(copies).items())
 
 
 def unreadable(copies: Sequence[Carried], space: Space, problem: Problem) -> dict[int, str]:
-    """Why studies that were carried over cannot be read, by their places among those to start from."""
+    """The reasons why carried studies cannot be read, by their places in `start_from`."""
     found: dict[int, str] = {}
     for place, events in _by_study(copies).items():
         try:
@@ -90,7 +90,7 @@ def unreadable(copies: Sequence[Carried], space: Space, problem: Problem) -> dic
 
 
 def _by_study(copies: Sequence[Carried]) -> dict[int, list[Event]]:
-    """The events of each study that was carried over, by its place among those to start from."""
+    """The events of each carried study, by its place in `start_from`."""
     found: dict[int, list[Event]] = {}
     for event in copies:
         found.setdefault(event.study, []).append(from_json(event.copy))
@@ -98,7 +98,7 @@ def _by_study(copies: Sequence[Carried]) -> dict[int, list[Event]]:
 
 
 def _seen_from(place: int, events: Sequence[Event], space: Space, problem: Problem) -> History:
-    """A carried study as columns, judged as if it had dropped the constraints that the other study does not have."""
+    """A carried study as columns, judged as if it had dropped the constraints that this study does not have."""
     first = events[0]
     if not isinstance(first, Opened):
         raise StorageError(f"the log has trials of study {place} to start from, and not that study: it is damaged")
@@ -148,7 +148,7 @@ def _refuse_another_objective(name: str, opened: Opened, problem: Problem) -> No
 
 
 def _why_nothing_fits(source: Source, space: Space) -> str:
-    """A sentence on a study of which no trial can be carried over."""
+    """A sentence that says why no trial of a study can be carried over."""
     asked = {event.number: event.params for event in source.events if isinstance(event, Asked)}
     told = [event.number for event in source.events if isinstance(event, Told)]
     if not told:

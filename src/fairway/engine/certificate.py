@@ -15,14 +15,14 @@ from fairway.problem import Constraint, Problem
 from fairway.tables import Table
 from fairway.text import beside, confidence, counted, limit_in_words, named, number, percent
 
-_FAR = 2.0  # a share of positive decisions above so many times the base rate, or below that part of it, is told
+_FAR = 2.0  # warn if the share of positive decisions is over this many times the base rate, or under 1/this of it
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _PLACES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _OTHER_LEVELS = (0.9, 0.8)
 
 
 class Finding(NamedTuple):
-    """What the fresh rows say of one limit of one model."""
+    """What the fresh rows say about one limit of one model."""
 
     constraint: Constraint
     evidence: Evidence
@@ -49,12 +49,12 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What `study.certify` found: a model whose limits hold on rows that nobody searched by, or why there is none.
+    """What `study.certify` found: a model that keeps its limits on rows the search never used, or why there is none.
 
-    `model` is the very object that was tested (None where the certificate is read from a log), `digest` a hash of its
-    decisions on the fresh rows. `number`, `step`, `params` and `metrics` name the certified checkpoint and what the
-    search measured there; without a certificate, the first candidate that failed. `tested` has every candidate in the
-    order of the tests, each with its findings: value, rows, cells and p-value of each limit. `str()` is one sentence.
+    `model` is the very object that was tested (None if the certificate was read from a log), and `digest` a hash of its
+    decisions on the fresh rows. `number`, `step`, `params` and `metrics` are those of the certified checkpoint, as the
+    search measured it; without a certificate, of the first candidate that failed. `tested` lists the tested candidates
+    in order, each with its findings: value, rows, cells and p-value of each limit. `str()` is one sentence.
 
     >>> import fairway as fw
     >>> from fairway.evidence import Mean
@@ -77,8 +77,8 @@ class Certificate:
     metrics: Mapping[str, float | None]
     tested: tuple[Attempt, ...]
     chosen: int  # the place of this checkpoint among those tested
-    candidates: int  # that there were, tested or not
-    overlap: int | None  # fresh rows equal to one of the search; None: not checked
+    candidates: int  # their number, tested or not
+    overlap: int | None  # fresh rows identical to a row of the search; None: not checked
     digest: str | None
     model: Any = field(default=None, repr=False)
 
@@ -94,7 +94,7 @@ class Certificate:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Its findings, one for each limit."""
+        """The findings of `attempt`, one for each limit."""
         return self.attempt.findings
 
     @property
@@ -104,9 +104,9 @@ class Certificate:
 
     @cached_property
     def bounds(self) -> dict[str, float]:
-        """What is certified instead for the first candidate that failed: a bound for each limit; empty if certified.
+        """A certified bound on each limited metric of the first candidate that failed; empty if certified.
 
-        The only other claim that these rows allow (Hsu and Berger, 1999). Several limits share the level.
+        This is the only other claim that these rows allow (Hsu and Berger, 1999). Several limits share the level.
         """
         if self.certified:
             return {}
@@ -115,9 +115,9 @@ class Certificate:
 
     @cached_property
     def rows_needed(self) -> int | None:
-        """Without a certificate: fresh rows with which a model like the failed one would pass in four of five cases.
+        """How many fresh rows a model like the failed one needs to pass in four of five cases.
 
-        None if it breaks a limit on these rows, so that no number of rows would do.
+        None if a certificate was given, or if the model breaks a limit on these rows, so that no number would do.
         """
         needed = [rows_needed(each.evidence, each.constraint, 1.0 - self.level) for each in self._failed]
         return None if not needed or None in needed else max(n for n in needed if n is not None)
@@ -133,7 +133,7 @@ class Certificate:
 
     @property
     def warnings(self) -> list[str]:
-        """What one should know before shipping the model."""
+        """What to know before shipping the model."""
         said = []
         shares = self.positive_share
         if shares is not None and _is_far(self.attempt):
@@ -208,7 +208,7 @@ class Certificate:
         return f"not certified: {failed}; at this value {rows}. {instead} is certified for {which}.{self._elsewhere()}"
 
     def _elsewhere(self) -> str:
-        """Whether a lower level would have been passed, which these rows cannot certify any more."""
+        """A sentence if the model would have passed at a lower confidence, which these rows can no longer certify."""
         for lower in _OTHER_LEVELS:
             if lower < self.confidence and self.attempt.p_value <= level_of(lower, self.uses):
                 return f" At {confidence(lower)} confidence it would have passed, which needs other fresh rows."
@@ -216,7 +216,7 @@ class Certificate:
 
 
 def certificate(problem: Problem, certification: Certification, courses: Sequence[Course]) -> Certificate:
-    """What a sequence of tests came to, so far: it may be ended after any test."""
+    """The certificate that a sequence of tests has led to so far; the sequence may end after any test."""
     sealed, tested = certification.sealed, list[Attempt]()
     for candidate, test in zip(certification.candidates, certification.tests, strict=False):
         findings = tuple(
@@ -245,7 +245,7 @@ def certificate(problem: Problem, certification: Certification, courses: Sequenc
 
 
 def _of_limits(candidate: Candidate, problem: Problem) -> Candidate:
-    """A candidate with a value for each limit, as there is a finding; tracked metrics are not tested."""
+    """A candidate with one value for each limit, like its findings; tracked metrics are not tested."""
     limits = [i for i, one in enumerate(problem.constraints) if one.has_limit]
     errors = tuple(candidate.errors[i] for i in limits) if candidate.errors else ()
     return candidate._replace(values=tuple(candidate.values[i] for i in limits), errors=errors)
@@ -259,7 +259,7 @@ def _shares(attempt: Attempt) -> tuple[float, float] | None:
 def _is_far(attempt: Attempt) -> bool:
     """Whether the share of positive decisions is far from the base rate: such a model may be fair and useless.
 
-    It is chosen only if no other passed. Choosing among those that passed costs no confidence.
+    It is chosen only if no other candidate passed. Choosing among those that passed costs no confidence.
     """
     shares = _shares(attempt)
     return shares is not None and not 1.0 / _FAR <= shares[0] / max(shares[1], 1e-9) <= _FAR

@@ -1,11 +1,11 @@
-"""Which checkpoints are tested for a certificate, in which order, and what the tests came to: all from the log.
+"""The checkpoints to test for a certificate, the order of the tests and their results, all derived from the log.
 
 Fixed-sequence testing (Learn then Test, Angelopoulos et al., 2021; along a front: Pareto Testing, Laufer-Goldshtein et
 al., 2023): candidates are put in an order before the fresh rows are looked at, and each is tested at the full level
-until one fails. All that passed respect their limits with the confidence asked for, so the best of them may be chosen.
+until one fails. All that passed keep their limits with the requested confidence, so the best of them may be chosen.
 
 The order goes from safe to bold. The safety of a checkpoint is the number of errors between its value and the limit, on
-the rows that the search judged by; of several limits the least counts.
+the rows that the search judged by; with several limits, the smallest counts.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from fairway.problem import Constraint, Problem
 if TYPE_CHECKING:
     from fairway.evidence import Evidence
 
-_HOPELESS = 0.05  # a candidate with less of a chance is not worth its test
-_CERTAIN = 0.995  # of those with a greater chance, only the best is tested
-_BEYOND = 1e6  # stands for an infinite safety: that of an exact value
-_USELESS, _ENOUGH = 0.9, 10  # leave out models worse than this share of the trials, once there are this many
-_LIKELY = 0.8  # a trial with one candidate gives the best that has this chance
-_STRICTEST, _LAXEST = 1e-3, 0.5  # levels between which a certificate asks for one
-_KEPT = 20  # candidates whose models are kept during a search
-_UNKNOWN_ERROR = 0.1  # in the constraint's unit, where a value came without an error
+_HOPELESS = 0.05  # a candidate with a lower chance is not worth its test
+_CERTAIN = 0.995  # of the candidates with a higher chance, only the best is tested
+_BEYOND = 1e6  # stands for the infinite safety of an exact value
+_USELESS, _ENOUGH = 0.9, 10  # leave out models worse than this share of the trials, once there are this many trials
+_LIKELY = 0.8  # a trial that can give only one candidate gives the boldest with this chance
+_STRICTEST, _LAXEST = 1e-3, 0.5  # the range of levels that certificates are expected to use
+_KEPT = 20  # the most candidates whose models are kept during a search
+_UNKNOWN_ERROR = 0.1  # assumed for a value that came without an error, in the constraint's unit
 
 
 class Candidate(NamedTuple):
@@ -54,7 +54,7 @@ def level_of(confidence: float, uses: int) -> float:
 
 
 def safety(problem: Problem, values: Sequence[float], errors: Sequence[float | None]) -> float:
-    """How many errors lie between a checkpoint's values and their limits, of several limits the fewest.
+    """The number of errors between a checkpoint's value and its limit; with several limits, the smallest.
 
     >>> import fairway as fw
     >>> problem = fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.10)])
@@ -76,8 +76,8 @@ def _safety(constraint: Constraint, value: float, error: float | None) -> float:
 def chance(safety: float, level: float) -> float:
     """The estimated chance that a candidate passes its test, on as many fresh rows as the search judged by.
 
-    A value on the fresh rows differs from one on the judging rows by sqrt(2) errors, and passes if it is z errors
-    within the limit.
+    The values on the fresh rows and on the judging rows differ by a standard deviation of sqrt(2) errors. A candidate
+    passes if its value on the fresh rows is at least z errors within the limit.
 
     >>> round(chance(1.645, 0.05), 2), round(chance(4.0, 0.05), 2)
     (0.5, 0.95)
@@ -86,30 +86,29 @@ def chance(safety: float, level: float) -> float:
 
 
 def candidates(problem: Problem, events: Iterable[Event], *, at_most: int, level: float) -> list[Candidate]:
-    """The checkpoints to test, in their order: the promising part of the front, from safe to bold."""
+    """The checkpoints to test, in order: the promising part of the front, from safe to bold."""
     measured, several = _measured(problem, events)
     front = _front(problem, measured, level)
     return [each.candidate for each in _spread(_one_each(front, several, level), at_most)]
 
 
 def promising(problem: Problem, events: Iterable[Event], *, level: float) -> list[Candidate]:
-    """The promising part of the front, from safe to bold, as far as it is known."""
+    """The promising part of the front as measured so far, from safe to bold."""
     measured, _ = _measured(problem, events)
     return [each.candidate for each in _front(problem, measured, level)]
 
 
 def worth_keeping(problem: Problem, measured: Iterable[Candidate]) -> list[Candidate]:
-    """Of some checkpoints those that may become candidates, whatever the confidence; at most so many."""
+    """The checkpoints that may become candidates at some confidence; at most `_KEPT`."""
     return [each.candidate for each in _spread(_front(problem, measured, _LAXEST, _STRICTEST), _KEPT)]
 
 
 def _front(
     problem: Problem, measured: Iterable[Candidate], level: float, strictest: float | None = None
 ) -> list[_Placed]:
-    """The front of objective and safety, from safe to bold, without what is hopeless or safer than it need be.
+    """The front of objective and safety, from safe to bold, without hopeless or needlessly safe checkpoints.
 
-    With `strictest`, the lowest of several levels, nothing is left out that one of them would have; `level` is the
-    highest.
+    For a range of levels, `level` is the highest and `strictest` the lowest: whatever one of them would keep is kept.
     """
     sign, front = problem.objective.sign, list[_Placed]()
     placed = [_Placed(safety(problem, one.values, one.errors), one) for one in measured]
@@ -129,8 +128,8 @@ class _Placed(NamedTuple):
 def _measured(problem: Problem, events: Iterable[Event]) -> tuple[list[Candidate], set[int]]:
     """The checkpoints with all constraints measured, and the trials that can give several models.
 
-    A model that is worse than nine of ten trials may be safe because it is useless. It is left out, unless all that
-    are within the limits are like that.
+    A model that is worse than nine of ten trials may be safe because it is useless. It is left out, unless no
+    better one is within the limits.
     """
     found: dict[tuple[int, int], Candidate] = {}
     several, peaks = set[int](), dict[int, float]()  # the best objective of each trial that did not fail
@@ -166,7 +165,7 @@ def _measured(problem: Problem, events: Iterable[Event]) -> tuple[list[Candidate
 
 
 def _one_each(front: Sequence[_Placed], several: set[int], level: float) -> list[_Placed]:
-    """The front with one checkpoint of each trial that cannot give several: the boldest likely one, or the safest."""
+    """The front with one checkpoint of each trial that can give only one: the boldest likely one, or the safest."""
     chosen: dict[int, _Placed] = {}
     for each in front:
         number = each.candidate.number
@@ -176,7 +175,7 @@ def _one_each(front: Sequence[_Placed], several: set[int], level: float) -> list
 
 
 def _spread(front: list[_Placed], at_most: int) -> list[_Placed]:
-    """At most so many of a front, spread evenly over its range of safety."""
+    """At most `at_most` members of a front, spread evenly over its range of safety."""
     if len(front) <= at_most:
         return front
     known = np.array([min(each.safety, _BEYOND) for each in front])
@@ -186,11 +185,11 @@ def _spread(front: list[_Placed], at_most: int) -> list[_Placed]:
 
 @dataclass
 class Certification:
-    """One sequence of tests, as far as it has come."""
+    """One sequence of tests, with the results so far."""
 
     sealed: Sealed
     tests: list[Tested] = field(default_factory=list)
-    limits: int = 0  # changes of the limits before those that are tested
+    limits: int = 0  # how often the limits had changed when it was sealed
     best: tuple[int, int] | None = None  # trial and step of the study's best when it was sealed
 
     @property
@@ -199,7 +198,7 @@ class Certification:
         return level_of(self.sealed.confidence, self.sealed.uses)
 
     def passes(self, test: Tested) -> bool:
-        """Whether a candidate passed: every limit did, so the largest p-value decides. NaN does not pass."""
+        """Whether a candidate passed the test of every limit: the largest p-value decides. NaN does not pass."""
         return all(p <= self.level for p in test.p_values.values())
 
     @property
@@ -209,11 +208,11 @@ class Certification:
 
     @property
     def candidates(self) -> list[Candidate]:
-        """What is tested, in its order."""
+        """The candidates, in the order of their tests."""
         return [Candidate(*each) for each in self.sealed.candidates]
 
     def add(self, test: Tested) -> None:
-        """Take in the next test."""
+        """Add the next test."""
         if test.place != len(self.tests) or self.is_over:
             raise StorageError(
                 f"the log tests candidate {test.place} of certification {test.certification}, "
@@ -223,7 +222,7 @@ class Certification:
 
 
 def seal(known: list[Certification], event: Sealed, *, limits: int, best: tuple[int, int] | None) -> None:
-    """Add the certification that an event seals; older logs do not say which `best` the study had then."""
+    """Add the certification that an event seals; `best` is the study's best then, which older logs do not say."""
     if event.certification != len(known):
         raise StorageError(f"the log seals certification {event.certification}, which is not due: it is damaged")
     known.append(Certification(event, limits=limits, best=event.best or best))
@@ -232,7 +231,7 @@ def seal(known: list[Certification], event: Sealed, *, limits: int, best: tuple[
 def take_test(
     known: Sequence[Certification], event: Tested, limits_of: Callable[[Certification], Sequence[Constraint]]
 ) -> None:
-    """Add a test to its certification; it must say something of each of its limits."""
+    """Add a test to its certification; the test must cover each of its limits."""
     if event.certification >= len(known):
         raise StorageError(f"the log tests for certification {event.certification}, never sealed: it is damaged")
     certification = known[event.certification]
@@ -245,12 +244,12 @@ def take_test(
 
 
 def latest(certifications: Sequence[Certification]) -> Certification | None:
-    """The last sequence of tests that is over, or in which something passed so far; None before one."""
+    """The last certification with at least one test; None if there is none."""
     return next((one for one in reversed(certifications) if one.tests), None)
 
 
 def stands(certified: Sequence[Constraint], problem: Problem) -> bool:
-    """Whether what was certified says that the limits of a problem hold: each was certified, and none is tighter now.
+    """Whether a certificate covers the limits of a problem: each was certified, and none is tighter now.
 
     >>> import fairway as fw
     >>> stands([fw.AtMost("eod", 0.10)], fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.12)]))

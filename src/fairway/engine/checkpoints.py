@@ -1,7 +1,7 @@
-"""Every checkpoint of a study as columns: a question about other limits is answered from these.
+"""Every checkpoint of a study as columns, to answer questions about other limits.
 
-The end of a trial sums up its reports under the study's own limits. Under others, another of its checkpoints may be the
-best, so the reports themselves are read from the log; those of a trial that has ended are read once.
+The end of a trial sums up its reports under the study's own limits. Under other limits, another of its checkpoints may
+be the best, so the reports themselves are read from the log. Those of a trial that has ended are read once.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from fairway.engine.soundness import refuse_other_constraints
 from fairway.feasibility import Checkpoint
 from fairway.problem import Problem
 
-_AT_ONCE = 20_000  # trials whose reports are in memory as events
+_AT_ONCE = 20_000  # trials whose reports are read at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoints:
-    """All checkpoints (n,) of a study with m constraints, by trial and step; means of some folds are left out."""
+    """All checkpoints (n,) of a study with m constraints, by trial and step, except those with folds to come."""
 
     number: NDArray[np.int64]  # (n,)
     step: NDArray[np.int64]  # (n,)
@@ -44,7 +44,7 @@ class Checkpoints:
         return Checkpoints(*(column[rows] for column in self.columns))
 
     def of(self, constraints: Sequence[int]) -> Checkpoints:
-        """The same checkpoints with some of the constraints, by their places."""
+        """The same checkpoints with only the constraints at these places."""
         places = list(constraints)
         some = {name: getattr(self, name)[:, places] for name in ("values", "paid", "errors")}
         return replace(self, **some)
@@ -55,7 +55,7 @@ class Checkpoints:
         return [getattr(self, item.name) for item in fields(self)]
 
     def one(self, row: int) -> Checkpoint:
-        """A checkpoint of the table."""
+        """The checkpoint in one row."""
         known = self.paid[row].tolist()
         values = tuple(v if paid else None for v, paid in zip(self.values[row].tolist(), known, strict=True))
         errors = tuple(None if np.isnan(error) else error for error in self.errors[row].tolist())
@@ -69,12 +69,12 @@ class CheckpointReader:
     def __init__(self, log: Log, problem: Problem) -> None:
         self._log, self._problem, self._lock = log, problem, threading.Lock()
         self._kept = _table([], {}, problem)
-        self._ends: dict[int, tuple[float, int, int, int]] = {}  # of the trials in `_kept`
+        self._ends: dict[int, tuple[float, int, int, int]] = {}  # by trial in `_kept`, to notice a change
 
     def read(self, ledger: Ledger, problem: Problem | None = None) -> Checkpoints:
-        """The checkpoints of all trials that a ledger knows, with the newer values of those measured again.
+        """The checkpoints of all trials in a ledger, with the newer values of those measured again.
 
-        They have the constraints of its problem, or of another one, such as a problem with limits that were dropped.
+        They have the constraints of the ledger's problem, or of `problem`, which may include dropped limits.
         """
         problem = problem or ledger.problem
         running, ended, changed = dict[int, int](), dict[int, int](), set[int]()
@@ -85,7 +85,7 @@ class CheckpointReader:
             self._problem = problem
             for number, course in enumerate(ledger.courses):
                 end = course.ended, course.steps, course.checks, again[number]
-                if self._ends.get(number, end) != end:  # it was given up and revived since, or measured again
+                if self._ends.get(number, end) != end:  # the trial was revived or measured again since
                     changed.add(number)
                     del self._ends[number]
                 if course.checkpoint is None or self._ends.get(number) == end:
@@ -101,7 +101,7 @@ class CheckpointReader:
             return _joined([self._kept, *self._read(ledger.remeasured, running)])
 
     def _read(self, again: SecondMeasurements, last: Mapping[int, int]) -> Iterable[Checkpoints]:
-        """What some trials reported up to their last step."""
+        """Yield tables of what some trials reported up to their last steps."""
         numbers = [*last]
         for i in range(0, len(numbers), _AT_ONCE):
             batches = self._log.reports({*numbers[i : i + _AT_ONCE]})
@@ -126,7 +126,7 @@ def _table(batches: Sequence[Reported], last: Mapping[int, int], problem: Proble
         return Checkpoints(whole, whole, real, none, none.astype(np.bool_), none)
     sizes = [len(batch.step) for batch in batches]
     step = np.concatenate([batch.step for batch in batches])
-    ends = np.repeat([last[batch.number] or np.inf for batch in batches], sizes)  # 0 in older logs
+    ends = np.repeat([last[batch.number] or np.inf for batch in batches], sizes)  # the last step is 0 in older logs
     table = Checkpoints(
         np.repeat(np.array([batch.number for batch in batches], np.int64), sizes),
         step,
@@ -140,7 +140,7 @@ def _table(batches: Sequence[Reported], last: Mapping[int, int], problem: Proble
 
 
 def _with_late_checks(table: Checkpoints) -> Checkpoints:
-    """The table in order, with checks that were paid later in the row of their checkpoint."""
+    """The table in order, with each late check merged into the row of its checkpoint."""
     table = table[np.lexsort((table.step, table.number))]  # stable: a late check stays behind its checkpoint
     again = (np.diff(table.number) == 0) & (np.diff(table.step) == 0)
     for row in np.flatnonzero(again).tolist():

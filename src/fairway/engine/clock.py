@@ -1,4 +1,4 @@
-"""Where time comes from: the machine, or a simulation. Algorithms see neither; they see costs inside events."""
+"""Clocks: the machine's own, or a simulation's. Algorithms never read one; they see only the costs in events."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ class Clock(Protocol):
     """A source of time."""
 
     def ns(self) -> int:
-        """Nanoseconds since some moment, never running back: for measuring costs."""
+        """Monotonic nanoseconds since an arbitrary moment, to measure costs."""
 
     def at(self) -> float:
-        """Seconds on the wall, for the log."""
+        """Wall-clock seconds, for the log."""
 
 
 class WallClock:
-    """The machine's own."""
+    """The machine's own clock."""
 
     ns = staticmethod(time.perf_counter_ns)
     at = staticmethod(time.time)

@@ -1,8 +1,8 @@
-"""The columns of a log and the constraints in force: where limits were added or dropped, these are not the same.
+"""Map between the columns of a log and the constraints in force, which differ once a limit was added or dropped.
 
-A log has a column for each constraint there ever was, in the order in which they came. Whoever replays an event fits
-it to the constraints in force (`fitted`); whoever writes one widens it (`widened`). Where no constraint was added or
-dropped, both return what they got.
+A log has a column for each constraint that the study ever had, in the order in which they were added. Code that replays
+an event fits it to the constraints in force (`fitted`); code that writes one widens it (`widened`). If no constraint
+was added or dropped, both return the event unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Written = TypeVar("_Written", Reported, Told, Remeasured)
 
 
 def fitted(event: _Written, problem: Problem) -> _Written:
-    """An event with a column for each constraint in force; what it has no column for was not offered."""
+    """An event with a column for each constraint in force; one that the event lacks counts as not offered."""
     if not isinstance(event, Reported):
         return _ends(event, problem, len(problem.constraints), places_of(problem))
     if problem.places is None and event.values.shape[1] == len(problem.constraints):
@@ -32,7 +32,7 @@ def fitted(event: _Written, problem: Problem) -> _Written:
 
 
 def widened(event: _Written, problem: Problem) -> _Written:
-    """An event of the constraints in force, with all columns of the log."""
+    """An event with all columns of the log, made from one with the constraints in force."""
     if problem.places is None:
         return event
     into = _into(problem)
@@ -42,12 +42,12 @@ def widened(event: _Written, problem: Problem) -> _Written:
 
 
 def stretched(values: Sequence[Any], problem: Problem, missing: Any) -> list[Any]:
-    """A value for each constraint in force as one for each column of the log."""
+    """The values of the constraints in force, spread over the columns of the log; `missing` elsewhere."""
     return [values[j] if j < len(values) else missing for j in _into(problem)]
 
 
 def _into(problem: Problem) -> list[int]:
-    """The constraint of each column; one past the last where its limit was dropped."""
+    """The index of each column's constraint among those in force; one past the last if it was dropped."""
     places = places_of(problem)
     return [places.index(k) if k in places else len(places) for k in range(len(problem.columns))]
 
@@ -58,12 +58,12 @@ def places_of(problem: Problem) -> Sequence[int]:
 
 
 def picked(values: Sequence[Any], places: Sequence[int]) -> tuple[Any, ...]:
-    """The values at some places; None for what is not there."""
+    """The values at some places; None where there is no such place."""
     return tuple(values[k] if k < len(values) else None for k in places)
 
 
 def _ends(event: _Ended, problem: Problem, width: int, places: Sequence[int]) -> _Ended:
-    """An end, or what was measured again, with other columns."""
+    """The end of a trial, or a second measurement, with other columns."""
     if isinstance(event, Remeasured) and (problem.places is not None or len(event.values) != width):
         event = replace(event, values=picked(event.values, places), errors=picked(event.errors, places))
     ends = {name: getattr(event, name) for name in ("checkpoint", "peak", "late")}
@@ -82,7 +82,7 @@ def _checkpoint(one: Checkpoint | None, places: Sequence[int]) -> Checkpoint | N
 
 
 def _selected(event: Reported, places: Sequence[int]) -> Reported:
-    """Reports with the columns at some places; those that are not there were not offered."""
+    """Reports with the columns at some places; one that they lack counts as not offered."""
     n, width = event.values.shape
     known = [(j, k) for j, k in enumerate(places) if k < width]
     values, check_ns = np.full((n, len(places)), np.nan), np.full((n, len(places)), ABSENT, np.int64)

@@ -11,9 +11,9 @@ from fairway.engine.owner import Owner
 class Costs:
     """Where the seconds of a study went, and what it saved.
 
-    `checks` counts constraint evaluations, `saved_checks` those offered and not called; saved seconds are estimates:
-    the mean price of a check, and for each stopped trial the steps it had left at its own pace. A trial that fails, or
-    hangs until it is ended, counts up to its last report.
+    `checks` counts constraint evaluations, `saved_checks` those offered and not called. Saved seconds are estimates: a
+    saved check is worth the mean price of a check, and a stopped trial saves the steps it had left, at its own pace. A
+    trial that fails, or hangs until it is ended, counts up to its last report.
 
     >>> import fairway as fw
     >>> fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0).costs.checks
@@ -33,7 +33,7 @@ def costs(owner: Owner) -> Costs:
     referee = owner.referee
     columns = zip(referee.check_ns, referee.checks, referee.saved, strict=True)
     saved = sum(ns * saved // max(n, 1) for ns, n, saved in columns)
-    checks, _, _, check_ns = owner.ledger.spent()  # of limits that were dropped too; the referee knows the last rows
+    checks, _, _, check_ns = owner.ledger.spent()  # includes dropped limits; the referee also knows unwritten rows
     return Costs(
         training_seconds=referee.train_ns / 1e9,
         check_seconds=max(sum(referee.check_ns), check_ns) / 1e9,

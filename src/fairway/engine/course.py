@@ -1,4 +1,4 @@
-"""One trial as the log tells it, and what a batch of its reports adds to that."""
+"""One trial as the log describes it, and what a batch of reports adds."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from fairway.feasibility import Checkpoint
 from fairway.parameters import Value
 from fairway.problem import Problem
 
-_FEW = 16  # rows of a batch that are compared one by one; of more, the best ones are picked out first
+_FEW = 16  # batches of up to this many rows are compared row by row; of longer ones, the best rows are picked first
 
 
 @dataclass(slots=True)
 class Course:
-    """One trial as the log tells it."""
+    """One trial as the log describes it."""
 
     params: Mapping[str, Value]
     worker: int
     began: float
-    times_lost: int = 0  # trials of this configuration before it, each lost with its worker
+    times_lost: int = 0  # earlier trials of this configuration that were lost with their workers
     ended: float = math.nan
     status: Status = "running"
     reason: str = ""
     stop_reason: str | None = None  # why the stopper ended it
     checkpoint: Checkpoint | None = None  # the one that stands for the trial
     peak: Checkpoint | None = None  # the one with the best objective, whatever its constraints
-    late: Checkpoint | None = None  # the least violating whole check in the later half of its training
-    by_octave: Mapping[int, Checkpoint] = field(default_factory=dict)  # the same among steps 1, 2 to 3, 4 to 7, ...
+    late: Checkpoint | None = None  # the most complete, then least violating check in the later half of its training
+    by_octave: Mapping[int, Checkpoint] = field(default_factory=dict)  # the same in steps 1, 2 to 3, 4 to 7, ...
     lows: Mapping[int, tuple[int, float]] = field(default_factory=dict)  # by octave: its last step, its lowest loss
-    halfway: tuple[int, float] | None = None  # the same of all octaves but the last two
-    means: Mapping[int, float] = field(default_factory=dict)  # the objective after so many folds, with others to come
+    halfway: tuple[int, float] | None = None  # the same over all octaves but the last two
+    means: Mapping[int, float] = field(default_factory=dict)  # the objective by number of folds, while some are missing
     notes: Mapping[str, Any] = field(default_factory=dict)
     total: int | None = None
     interval: int | None = None
@@ -57,7 +57,7 @@ class Course:
     front: tuple[Checkpoint, ...] = ()  # its own front of objective and tracked metrics, within the study's limits
 
     def bare(self) -> Course:
-        """A running trial without what it reported."""
+        """A running trial without its reports."""
         began = self.params, self.worker, self.began, self.times_lost
         return Course(*began, notes=self.notes, continues=self.continues, aim=self.aim)
 
@@ -68,9 +68,9 @@ class Course:
 
 
 def with_reports(problem: Problem, course: Course, batch: Reported) -> dict[str, Any]:
-    """What is known of a trial, by the names of its course, once a batch of reports is added.
+    """The fields of a course after a batch of reports, by name.
 
-    Checks that were paid for count also where their limit was dropped since.
+    Checks that were paid for count even if their limit was dropped since.
     """
     few, fit = len(batch.step) <= _FEW, fitted(batch, problem)
     new = [checkpoint_of(fit, i) for i in (range(len(batch.step)) if few else _candidates(problem, fit))]
@@ -83,7 +83,7 @@ def with_reports(problem: Problem, course: Course, batch: Reported) -> dict[str,
             octave = one.step.bit_length()
             by_octave[octave] = _first(by_octave.get(octave), one, partial(_excess, problem))
     best = new[0]
-    if len(new) > 1:  # of equal ones the first row
+    if len(new) > 1:  # ties go to the first row
         best = min(new, key=lambda one: feasibility.standing(problem, one)[:-1])
     if course.checkpoint is not None:
         best = min(best, course.checkpoint, key=partial(feasibility.standing, problem))
@@ -108,12 +108,12 @@ def with_reports(problem: Problem, course: Course, batch: Reported) -> dict[str,
 
 
 def _first(known: Checkpoint | None, new: Checkpoint, key: Callable[[Checkpoint], Any]) -> Checkpoint:
-    """The one of two that comes first; of equal ones the known one."""
+    """The checkpoint with the lower key; ties go to the known one."""
     return new if known is None else min(known, new, key=key)
 
 
 def _lows(problem: Problem, known: Mapping[int, tuple[int, float]], batch: Reported) -> dict[int, tuple[int, float]]:
-    """The last step and the lowest loss among steps 1, 2 to 3, 4 to 7, ..., once a batch of reports is added."""
+    """The last step and the lowest loss in each octave of steps (1, 2 to 3, 4 to 7, ...), after a batch of reports."""
     lows, sign, provisional = dict(known), problem.objective.sign, batch.provisional.tolist()
     for step, objective, some in zip(batch.step.tolist(), batch.objective.tolist(), provisional, strict=True):
         if not some:
@@ -135,7 +135,7 @@ def _spent(batch: Reported) -> dict[str, int]:
     check_ns = batch.check_ns.ravel().tolist()
     paid = [price for price in check_ns if price > 0]
     saved = check_ns.count(SAVED)
-    if len(train_ns) < len(batch.train_ns):  # counted as saved when it was offered
+    if len(train_ns) < len(batch.train_ns):  # a late check was counted as saved when it was offered
         late = batch.check_ns[batch.train_ns < 0]
         saved -= int(np.count_nonzero((late == SAVED) | (late > 0)))
     return {
@@ -148,7 +148,7 @@ def _spent(batch: Reported) -> dict[str, int]:
 
 
 def add_row(columns: Columns, number: int, point: NDArray[np.float64], course: Course) -> None:
-    """Add a trial that has ended to what samplers see; a failed one has no checkpoint there."""
+    """Add a trial that has ended to the samplers' columns; a failed one comes without its checkpoint."""
     columns.append(
         number,
         point,
@@ -165,14 +165,14 @@ def add_row(columns: Columns, number: int, point: NDArray[np.float64], course: C
 
 
 def height(problem: Problem, peak: Checkpoint) -> tuple[float, bool, int]:
-    """A key that sorts checkpoints by objective alone; of equal ones a measured one says more, then the earlier."""
+    """A key that sorts checkpoints by objective alone; ties go to a fully measured one, then to the earlier."""
     return problem.objective.sign * peak.objective, None in peak.values, peak.step
 
 
 def _excess(problem: Problem, checkpoint: Checkpoint) -> tuple[float, ...]:
-    """A key that sorts checks: by how many limits were not measured, how far they are beyond the others, tracked ones.
+    """A key that sorts checks by the number of limits not measured, then by violation, then by tracked metrics.
 
-    A checkpoint at which one limit was measured and broken says more than one at which it was not.
+    A checkpoint where a limit was measured and broken says more than one where it was not measured.
     """
     amount, missing = feasibility.known(problem, checkpoint) or 0.0, 0
     if None in checkpoint.values:
@@ -195,13 +195,13 @@ def _checked(batch: Reported) -> list[Checkpoint]:
 
 
 def _front(problem: Problem, checkpoints: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
-    """Those checkpoints of one trial of which no other is as good in the objective and in every tracked metric."""
+    """The front of one trial's checkpoints: no other is as good in the objective and in every tracked metric."""
     steps = {mark.step for mark in front_of(problem, [(0, one) for one in checkpoints])}
     return tuple({one.step: one for one in checkpoints if one.step in steps}.values())
 
 
 def front_of(problem: Problem, checkpoints: Iterable[tuple[int, Checkpoint]]) -> list[Mark]:
-    """The front of some trials' checkpoints: of those within the limits whose tracked metrics were all measured."""
+    """The front of those checkpoints that are within the limits and have all tracked metrics measured."""
     front = Front()
     for number, one in checkpoints:
         values = _tracked(problem, one)
@@ -211,7 +211,7 @@ def front_of(problem: Problem, checkpoints: Iterable[tuple[int, Checkpoint]]) ->
 
 
 def _candidates(problem: Problem, batch: Reported) -> list[int]:
-    """The rows of a long batch that may stand for the trial or for an octave, or be its peak, in their order."""
+    """The rows of a long batch, in order, that may stand for the trial or for an octave, or be its peak."""
     rows = np.flatnonzero(~batch.provisional)
     if not len(rows):
         return [*range(len(batch.step))]
@@ -231,13 +231,13 @@ def _candidates(problem: Problem, batch: Reported) -> list[int]:
 
 
 def _means(batch: Reported) -> dict[int, float]:
-    """The objective after so many folds, in reports with folds to come."""
+    """The mean objective by number of folds, from reports with folds to come."""
     some = batch.noise[batch.noise[:, 2] < batch.noise[:, 3]]
     return {int(folds): float(batch.objective[int(row)]) for row, _, folds, _ in some}
 
 
 def checkpoint_of(event: Reported, i: int) -> Checkpoint:
-    """The checkpoint of a row."""
+    """The checkpoint in row `i` of some reports."""
     values = zip(event.values[i].tolist(), event.check_ns[i].tolist(), strict=True)
     known = tuple(value if price >= 0 else None for value, price in values)
     checkpoint = Checkpoint(int(event.step[i]), float(event.objective[i]), known)

@@ -1,7 +1,7 @@
-"""What every trial did, by number, in a tenth of the memory: trials that have ended are kept packed, as JSON.
+"""The course of every trial, by number, in a tenth of the memory: trials that have ended are kept packed, as JSON.
 
-A study may have a million trials, and hardly any of them is looked at again. They are packed by the block once all
-trials of a block have ended, and unpacked by the block when somebody looks.
+A study may have a million trials, and hardly any of them is read again. A block of trials is packed once all of them
+have ended, and unpacked when one of them is read.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fairway.engine.course import Course
 from fairway.feasibility import Checkpoint
 
 BLOCK = 256
-"""Trials that are packed together."""
+"""The number of trials that are packed together."""
 
-_UNPACKED = 64  # blocks that are kept unpacked after somebody looked
+_UNPACKED = 64  # the most blocks that stay unpacked after they were read
 NAMES = tuple(item.name for item in fields(Course))
-"""What is kept of a trial, in this order."""
+"""The fields that are kept of a trial, in this order."""
 
 _VALUES = attrgetter(*NAMES)
 _CHECKPOINTS = tuple(NAMES.index(name) for name in ("checkpoint", "peak", "late"))
@@ -32,17 +32,17 @@ _OCTAVES, _LOWS, _HALFWAY, _MEANS, _FRONT = (
 
 
 Block = list[Course] | bytes | Callable[[], bytes]
-"""Trials as they are; packed; or packed elsewhere, to be fetched when somebody looks."""
+"""Trials unpacked; packed; or packed elsewhere, to be fetched when they are read."""
 
 
 class Courses(Sequence[Course]):
-    """A list of courses; one that has ended is replaced, not changed."""
+    """A list of courses; replace one that has ended instead of changing it."""
 
     def __init__(self, blocks: Sequence[Block] = (), length: int = 0, running: Mapping[int, int] | None = None) -> None:
         self._blocks = list(blocks)
         self._length = length
-        self._running = dict(running or {})  # trials that have not ended, by open block
-        self._sealed_last: tuple[int, Sequence[Course]] = -1, ()  # a block and its trials: the last ones are looked at
+        self._running = dict(running or {})  # the number of trials that have not ended, by open block
+        self._sealed_last: tuple[int, Sequence[Course]] = -1, ()  # the block packed last, and its trials: read often
 
     def __len__(self) -> int:
         return self._length
@@ -64,7 +64,7 @@ class Courses(Sequence[Course]):
             yield from tuple(self._block(block))
 
     def append(self, course: Course) -> None:
-        """Add a trial that runs."""
+        """Add a running trial."""
         block = self._length // BLOCK
         if block == len(self._blocks):
             self._blocks.append([])
@@ -73,17 +73,17 @@ class Courses(Sequence[Course]):
         self._length += 1
 
     def replace(self, number: int, course: Course) -> None:
-        """Put another course in a trial's place; whether it runs must be the same for both."""
+        """Replace a trial's course; either both courses are running or neither is."""
         self._unsealed(number // BLOCK)[number % BLOCK] = course
         self._seal(number // BLOCK)
 
     def end(self, number: int) -> None:
-        """A trial has ended."""
+        """Note that a trial has ended."""
         self._running[number // BLOCK] -= 1
         self._seal(number // BLOCK)
 
     def resume(self, number: int, course: Course) -> None:
-        """A trial that had ended runs after all."""
+        """Let a trial that had ended run again, with this course."""
         self._unsealed(number // BLOCK)[number % BLOCK] = course
         self._running[number // BLOCK] = self._running.get(number // BLOCK, 0) + 1
 
@@ -97,7 +97,7 @@ class Courses(Sequence[Course]):
         return [pack(block) if isinstance(block, list) else self._packed(i) for i, block in enumerate(self._blocks)]
 
     def _packed(self, i: int) -> bytes:
-        """A block that is packed, or packed elsewhere."""
+        """A packed block, fetched if it was packed elsewhere."""
         block = self._blocks[i]
         assert not isinstance(block, list)
         if callable(block):
@@ -133,12 +133,12 @@ def pack(courses: Sequence[Course]) -> bytes:
 
 @lru_cache(_UNPACKED)
 def unpack(packed: bytes) -> tuple[Course, ...]:
-    """The courses that `pack` took."""
+    """The courses that `pack` packed."""
     return tuple(from_json(row) for row in json.loads(zlib.decompress(packed)))
 
 
 def to_json(course: Course) -> list[Any]:
-    """A course as plain values in the order of its fields; a checkpoint that repeats another is that one's place."""
+    """A course as plain values in the order of its fields; a peak or late check that equals the checkpoint is 0."""
     row = list(_VALUES(course))
     first = row[_CHECKPOINTS[0]]
     for i in _CHECKPOINTS[1:]:
@@ -151,7 +151,7 @@ def to_json(course: Course) -> list[Any]:
 
 
 def from_json(row: list[Any]) -> Course:
-    """The course that `to_json` took."""
+    """The course that `to_json` wrote."""
     for i in _CHECKPOINTS:
         row[i] = row[_CHECKPOINTS[0]] if row[i] == 0 else row[i] and checkpoint(row[i])
     row[_OCTAVES] = {octave: checkpoint(one) for octave, one in row[_OCTAVES]}

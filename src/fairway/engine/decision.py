@@ -1,4 +1,4 @@
-"""What a report leads to."""
+"""What `report` returns: whether to stop, and why."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 
 class Decision(NamedTuple):
-    """What a report led to. It is true where training should stop, so `if trial.report(...): break` works.
+    """What a report led to. It is true if training should stop, so `if trial.report(...): break` works.
 
     `stop`: end the training loop now (a loop over `trial.steps` ends by itself). `reason`: why, as a sentence; empty
     while training continues. `interval`: steps between checks; equal to the total means one check, at the end; None
-    where the total is unknown. `best`: this checkpoint is now the best feasible one of the study, so save the model.
+    if the total is unknown. `best`: this checkpoint is now the best feasible one of the study, so save the model.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)

@@ -1,14 +1,14 @@
-"""When reports reach the log and other workers: every interval in one place, and the thread that keeps to them.
+"""When reports reach the log and other workers: all intervals in one place, and the thread that keeps to them.
 
-`tell` survives a kill when it returns, and takes the trial's waiting rows with it. Before that, rows wait in a batch:
+Once `tell` has returned, the trial's end and all its rows survive a kill. Before that, rows wait in a batch:
 
-- A report that comes `REPORT_NS` after its batch was last drained drains it.
-- Where others may write to the log too, a thread looks every `PULSE_SECONDS`: it drains what has waited for `WAIT_NS`
-  (so that a row is durable within a second, one look included), reads what others wrote, and renews the leases.
+- A report that comes `REPORT_NS` or more after its batch was last drained drains it.
+- If others may write to the log too, a thread wakes every `PULSE_SECONDS`: it drains batches that have waited for
+  `WAIT_NS` (so that a row is durable within a second, the pulse included), reads what others wrote, and renews leases.
 - A worker process sends what it has every `SEND_SECONDS`, and its owner passes on news every `NEWS_SECONDS`: what the
   workers of one owner know of each other is less than 100 ms old. Two owners share rows of running trials within a
   second, and the end of a trial at once.
-- A batch is drained at once before its referee learns anything from others (`Journal.catch_up`, `append`).
+- A batch is always drained before its referee learns anything from others (`Journal.catch_up`, `append`).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ NEWS_SECONDS = 0.02
 
 
 class Pulsed(Protocol):
-    """What is kept up to date while trials run."""
+    """An object that is kept up to date while trials run."""
 
     def pulse(self) -> None:
-        """Do what is due; it is called every `PULSE_SECONDS`."""
+        """Do what is due; called every `PULSE_SECONDS`."""
 
 
 def start_pulse(pulsed: Pulsed) -> None:
-    """Keep an object up to date from a thread of its own, for as long as anybody else uses it."""
+    """Pulse an object from a thread of its own, for as long as anybody else refers to it."""
     stop = threading.Event()
     weakref.finalize(pulsed, stop.set)
     threading.Thread(target=_beat, args=(weakref.ref(pulsed), stop), name="fairway pulse", daemon=True).start()
@@ -51,5 +51,5 @@ def _beat(pulsed: weakref.ref[Pulsed], stop: threading.Event) -> None:
         except Exception as error:  # noqa: BLE001 - the next one may get through; if none does, the lease runs out
             if str(error) != said:
                 said = str(error)
-                logger.warning("%s", said)  # a kept record must not keep what is served
+                logger.warning("%s", said)  # text only: a log record that is kept must not keep the object alive
         del alive

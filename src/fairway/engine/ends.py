@@ -1,4 +1,4 @@
-"""Ends of trials that the log does not hold yet: kept until they are written, there or in another database."""
+"""Ends of trials that are not in the log yet, kept until they are written there or to another database."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class End:
 
     status: Status
     reason: str
-    write: Callable[[], object]  # tries again
+    write: Callable[[], object]  # tries again to write it
     notes: Mapping[str, Any] = field(default_factory=dict)
-    rows: Reported | None = None  # the last reports, which go with it
-    traceback: str = ""  # where it raised
-    then: Sequence[Enqueued] = ()  # its configuration, to be tried again
-    told: Told | None = None  # once that was tried: it may be in the log, so its act stays taken
+    rows: Reported | None = None  # the last reports, written with it
+    traceback: str = ""  # where the user's code raised
+    then: Sequence[Enqueued] = ()  # the trial's configuration, to be tried again
+    told: Told | None = None  # once writing it was tried: it may be in the log, so its act stays taken
 
 
 def complete(ledger: Ledger, reports: Sequence[Event], ends: Sequence[tuple[Told, Reported | None]]) -> list[Event]:
-    """Reports, saves and ends that a ledger has not seen, in an order that it can replay; the ends have their sums."""
+    """The reports, saves and ends that a ledger has not seen, in an order that it can replay; ends get their sums."""
     events, ledger = list[Event](reports), ledger.still()
     for report in reports:
         ledger.replay(report)

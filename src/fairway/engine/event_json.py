@@ -1,7 +1,7 @@
-"""Events as JSON and back. A file says which event it holds by name; reading one runs no code.
+"""Events as JSON and back. The JSON names the kind of event; reading it runs no code.
 
-What has its default is left out, and a checkpoint that repeats the one that stands for its trial is 0. Older logs lack
-fields and call some by other names: what they mean is decided here, and nowhere else.
+Fields that have their default are left out, and a peak or late check that equals the trial's checkpoint is 0. Older
+logs lack some fields and name others differently; only this module translates them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from fairway.errors import UsageError
 from fairway.feasibility import Checkpoint
 
 _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
-_EMPTY = object()  # stands for defaults that are made anew for each event: all of them are empty
-_RENAMED = {"losses": "times_lost", "verdict": "stop_reason"}  # as the first version called them
+_EMPTY = object()  # stands for defaults that a factory makes for each event: all of them are empty
+_RENAMED = {"losses": "times_lost", "verdict": "stop_reason"}  # what the first version called them, and their names now
 _COLUMNS = {
     "acts": np.int64,
     "step": np.int64,
@@ -34,8 +34,8 @@ _COLUMNS = {
     "noise": np.float64,
     "errors": np.float64,
 }
-_REPEATING = ("peak", "late")  # these are often the checkpoint itself
-_OFTEN_EMPTY = ("payments", "noise", "errors")  # these columns are left out if they are
+_REPEATING = ("peak", "late")  # these often equal the checkpoint
+_OFTEN_EMPTY = ("payments", "noise", "errors")  # these columns are left out if they are empty
 
 
 def to_json(event: Event) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def to_text(event: Event) -> str:
 
 
 def _content(event: Event) -> dict[str, Any]:
-    """The fields of an event that do not have their defaults."""
+    """The fields of an event that differ from their defaults."""
     kind = type(event)
     names, defaults, values = _FIELDS[kind]
     content = {
@@ -72,7 +72,7 @@ def _content(event: Event) -> dict[str, Any]:
 
 
 def _fields(kind: type[Any]) -> tuple[tuple[str, ...], tuple[Any, ...], Callable[[Any], tuple[Any, ...]]]:
-    """The names of an event's fields, their defaults, and what gets their values."""
+    """The names of an event's fields, their defaults, and a function that gets their values."""
     names = tuple(item.name for item in fields(kind))
     empty = _OFTEN_EMPTY if kind is Reported else ()
     defaults = [
@@ -134,7 +134,7 @@ def from_json(data: Mapping[str, Any]) -> Event:
 def _checkpoint(
     step: Any, objective: Any, values: Any, noise: Any = None, folds: Any = 1, of: Any = None, errors: Any = ()
 ) -> Checkpoint:
-    """A checkpoint from its JSON; older logs have no errors, no noise, or not the number of folds in all."""
+    """A checkpoint from its JSON; older logs lack the errors, the noise, or the total number of folds."""
     of = folds if of is None else of
     spread = None if noise is None else float(noise)
     return Checkpoint(int(step), float(objective), _numbers(values), spread, int(folds), int(of), _numbers(errors))
@@ -145,7 +145,7 @@ def _numbers(values: Any) -> tuple[float | None, ...]:
 
 
 def _of_all(noise: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The column of that name (k, 4); an older log does not say how many folds there are in all."""
+    """The `noise` column, (k, 4); older logs lack the total number of folds."""
     if noise.ndim == 2 and noise.shape[1] == 3:  # noqa: PLR2004
         return np.column_stack([noise, noise[:, 2]])
     return noise.reshape(-1, 4)
@@ -153,7 +153,7 @@ def _of_all(noise: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        if value.dtype.kind == "i" or all(map(math.isfinite, value.ravel().tolist())):  # mostly a few: no ufunc
+        if value.dtype.kind == "i" or all(map(math.isfinite, value.ravel().tolist())):  # a ufunc is slow on few
             return value.tolist()
         odd = ~np.isfinite(value)
         plain = value.astype(object)
@@ -169,7 +169,7 @@ def _plain(value: Any) -> Any:
 
 
 def _plain_other(value: Any) -> Any:
-    """What Python's own encoder does not know; it refuses numbers that JSON lacks by itself."""
+    """Convert what Python's encoder does not know; the encoder itself refuses numbers that JSON lacks."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     plain = _plain(value)

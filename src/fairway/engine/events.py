@@ -1,7 +1,7 @@
-"""The vocabulary of a study's log. Everything else that is known of a study is replayed from these events.
+"""The vocabulary of a study's log. Everything else about a study is replayed from these events.
 
-Times are integer nanoseconds, so that sums do not depend on the order of adding. The price of a constraint tells what
-was never measured from what was measured as NaN: see `ABSENT` and `SAVED`. Their JSON is in `event_json`.
+Durations are integer nanoseconds, so that sums do not depend on the order of adding. The price of a constraint tells a
+value that was never measured from one measured as NaN: see `ABSENT` and `SAVED`. `event_json` turns events into JSON.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from fairway.feasibility import Checkpoint
 from fairway.parameters import Value
 
 ABSENT = -1
-"""A price that says: this constraint was not offered at this report (or, for training: there was none)."""
+"""The price of a constraint that was not offered at a report. As a training time: there was no training."""
 SAVED = -2
-"""A price that says: this constraint was offered as a callable, and not called."""
+"""The price of a constraint that was offered as a callable and not called."""
 
 Status: TypeAlias = Literal["running", "completed", "stopped", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A worker joined the study; `config` says of what: space, objective, constraints, seed, algorithms."""
+    """A worker joined the study; `config` describes the study: space, objective, constraints, seed, algorithms."""
 
     worker: int
     config: Mapping[str, Any]
@@ -34,21 +34,21 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """A configuration that waits to be run before the sampler is asked again."""
+    """A configuration that waits to run before the sampler is asked again."""
 
     params: Mapping[str, Value]
     times_lost: int = 0  # how often a trial of it was lost with its worker
-    continues: int | None = None  # the trial whose last saved checkpoint it continues, where that was lost or paused
+    continues: int | None = None  # the lost or paused trial whose last saved checkpoint it continues
 
     @property
     def is_retry(self) -> bool:
-        """Whether a trial of it was lost or interrupted, and is tried again."""
+        """Whether this retries a trial that was lost or interrupted."""
         return self.times_lost > 0 or self.continues is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A trial began, in the hands of a worker.
+    """A worker began a trial.
 
     `aim` gives the limits on tracked metrics that sampler and stopper judge this trial by.
     """
@@ -66,8 +66,8 @@ class Reported:
     """Reports of one trial, n rows since its last flush.
 
     `worker` ruled on them; `acts` numbers its rulings, and `seen` is the log position up to which it had replayed what
-    others wrote: enough to rule again and compare. Fixing the trial's interval and choosing to pay are acts too, and
-    come before the ruling. A row without training (`train_ns` ABSENT) is a check, made later, of a checkpoint that was
+    others wrote: that is enough to rule again and compare. Fixing the trial's interval and choosing to pay are acts
+    too, and come before the ruling. A row without training (`train_ns` ABSENT) is a late check of a checkpoint that was
     reported before.
     """
 
@@ -75,7 +75,7 @@ class Reported:
     worker: int
     seen: int
     begun: int  # the worker's act at which the trial's interval was fixed
-    begun_seen: int  # and what it had seen then
+    begun_seen: int  # and the log position that it had seen then
     total: int | None
     interval: int | None
     acts: NDArray[np.int64]  # (n,)
@@ -84,9 +84,9 @@ class Reported:
     values: NDArray[np.float64]  # (n, m)
     train_ns: NDArray[np.int64]  # (n,)
     check_ns: NDArray[np.int64]  # (n, m): what was paid, or ABSENT or SAVED
-    payments: NDArray[np.int64]  # (k, 3): a row at which the worker chose to pay, its act, what it had seen then
-    noise: NDArray[np.float64]  # (k, 4): a row whose objective came as `Folds`, its noise, how many folds, of how many
-    stop_reason: str | None = None  # the stopper's reason, where it ended the trial at the last row
+    payments: NDArray[np.int64]  # (k, 3): a row at which the worker chose to pay, its act, the log position seen
+    noise: NDArray[np.float64]  # (k, 4): a row whose objective came as `Folds`, its noise, folds so far, folds in all
+    stop_reason: str | None = None  # the stopper's reason, if it ended the trial at the last row
     over: bool = False  # the trial had no step left after these, so that there was nothing to stop
     errors: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 3)))
     """(e, 3): a row, a constraint, and the error of the value that was measured there."""
@@ -101,7 +101,7 @@ class Reported:
 
     @property
     def provisional(self) -> NDArray[np.bool_]:
-        """Which rows (n,) are means of some folds, with others to come."""
+        """A mask (n,) of the rows that are means of some folds, with others to come."""
         rows = np.zeros(len(self.step), np.bool_)
         if not len(self.noise):
             return rows
@@ -111,9 +111,10 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A trial ended; `checkpoint` stands for it, None if it measured nothing. The sums spare readers its reports.
+    """A trial ended; `checkpoint` stands for it, None if it measured nothing.
 
-    `peak` is its best objective, whatever its constraints; `checks` were paid for, `saved` offered and not called.
+    The event sums up the trial's reports, so that readers need not read them. `peak` is the checkpoint with the best
+    objective, whatever its constraints; `checks` counts constraints paid for, `saved` those offered and not called.
     """
 
     number: int
@@ -126,7 +127,7 @@ class Told:
     peak: Checkpoint | None = None
     steps: int = 0
     total: int | None = None  # steps that were planned
-    left: int = 0  # of those, when the stopper ended it
+    left: int = 0  # steps that were left when the stopper ended it
     interval: int | None = None
     train_ns: int = 0
     check_ns: int = 0
@@ -136,18 +137,18 @@ class Told:
     late: Checkpoint | None = None  # the least violating check in the later half of its training; None in older logs
     by_stopper: bool | None = None  # whether the stopper ended it; None in older logs
     revived: bool = False  # it is the second end of a trial that was given up: see `Revived`
-    means: Mapping[int, float] = field(default_factory=dict)  # the objective after so many folds, with others to come
+    means: Mapping[int, float] = field(default_factory=dict)  # the objective by number of folds, while some are missing
     notes: Mapping[str, Any] = field(default_factory=dict)
     traceback: str = ""  # where the user's code raised, a line for each frame; empty in older logs
-    limits: int = 0  # changes of the limits before those that `checkpoint` and `late` were judged by
+    limits: int = 0  # how often the limits had changed when `checkpoint` and `late` were judged by them
     halfway: tuple[int, float] | None = None  # the last step before its last two octaves; the lowest loss until then
 
 
 @dataclass(frozen=True, slots=True)
 class Revived:
-    """A trial that was given up as lost had a living worker: its end is withdrawn, and the one after this holds.
+    """A trial was given up as lost, but its worker is alive: its end is withdrawn, and the next one holds.
 
-    It is void if the trial's configuration had begun to run again before it, and so is the end after it.
+    If the trial's configuration had begun to run again by then, this event and the end after it are void.
     """
 
     number: int
@@ -157,7 +158,7 @@ class Revived:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The terminator's verdict on the first `finished` trials to finish; asked again, it must agree."""
+    """The terminator's verdict on the first `finished` trials to finish; `verify` asks it again and compares."""
 
     worker: int  # whose terminator it is
     finished: int
@@ -166,7 +167,7 @@ class Judged:
     value: float
     threshold: float
     at: float
-    seen: int | None = None  # the log position that it looked at; None in older logs, where it is the verdict's own
+    seen: int | None = None  # the log position that it was based on; None in older logs: the verdict's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Something that was learned after the search: of a trial, or of the study if `number` is None."""
+    """Notes added after the search, about a trial, or about the study if `number` is None."""
 
     number: int | None
     notes: Mapping[str, Any]
@@ -188,35 +189,35 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class LimitsChanged:
-    """From here on other limits hold, for past trials too; what was stopped stays stopped.
+    """From here on other limits hold, for past trials too; stopped trials stay stopped.
 
-    It says all limits, changed or not. Reports and ends have a column for each constraint there ever was, in this
-    order; those written before one was added have fewer.
+    The event lists all limits, changed or not. Reports and ends have a column for each constraint that the study ever
+    had, in this order; those written before one was added have fewer.
     """
 
     change: int  # counted from 0
     constraints: Sequence[Mapping[str, Any]]  # by column, as JSON
-    dropped: Sequence[str]  # metrics of those that hold no more
+    dropped: Sequence[str]  # metrics whose limits no longer hold
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A repair left an event out here, so that those after it keep their places; it began a trial if `number` is one.
+    """Stands in for an event that a repair left out, so that later events keep their positions.
 
-    Decisions that rest on what was left out cannot be made again.
+    `number` is the trial that the event began, if it began one. Decisions that rest on it cannot be made again.
     """
 
-    what: str  # was left out, and why
+    what: str  # what was left out, and why
     number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """Rows that the search trained or judged by; `hashes` are those of `fairway.hashing`, packed."""
+    """Rows that the search trained on or judged by; `hashes` are those of `fairway.hashing`, packed."""
 
     hashes: str
-    groups: Sequence[str] | None = None  # that occur among them, where there are groups
+    groups: Sequence[str] | None = None  # the groups that occur among the rows, if rows have groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,20 +236,20 @@ class Surveyed:
 class Remeasured:
     """A checkpoint was measured again at the end of a run, when no other worker ran; these values hold.
 
-    It was the best, or the nearest where nothing was within the limits. `checkpoint`, `peak` and `late` are what `Told`
-    said of the trial, as they are now.
+    It was the best, or the nearest if nothing was within the limits. `checkpoint`, `peak` and `late` replace those of
+    the trial's `Told`.
     """
 
     number: int
     step: int
-    values: Sequence[float | None]  # (m,): None if it was not measured again, or is worse than before in company
+    values: Sequence[float | None]  # (m,): None if not measured again, or if worse while others used the machine
     errors: Sequence[float | None]  # (m,): None if unknown
     checkpoint: Checkpoint | None
     peak: Checkpoint | None
     late: Checkpoint | None
     seen: int  # the log position at which it was the best
     at: float
-    company: str = ""  # who used the machine all the same; empty if nobody is known to
+    company: str = ""  # who else used the machine then; empty if nobody is known to
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,18 +262,18 @@ class Sealed:
     uses: int  # certifications that may share these rows, each at its part of the level
     at_most: int
     hashes: str | None  # of the fresh rows, packed; None: not known
-    overlap: int | None  # fresh rows equal to one of the search; None: not checked
-    seen: int  # the log position from before which the candidates follow
+    overlap: int | None  # fresh rows identical to a row of the search; None: not checked
+    seen: int  # the candidates follow from the log up to this position
     at: float
-    best: tuple[int, int] | None = None  # trial and step of the study's best by then; older logs do not say it
+    best: tuple[int, int] | None = None  # trial and step of the study's best then; older logs do not say it
 
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """What the fresh rows say of one candidate: for each limit the evidence as JSON, and its p-value."""
+    """What the fresh rows say about one candidate: for each limit, the evidence as JSON and the p-value."""
 
     certification: int
-    place: int  # among the candidates
+    place: int  # of the candidate in the sealed order
     evidence: Mapping[str, Mapping[str, Any]]
     p_values: Mapping[str, float]
     digest: str | None  # of the model's decisions
@@ -283,13 +284,13 @@ class Tested:
 class Carried:
     """An event of an earlier study that this one starts from, copied when this one began."""
 
-    study: int  # its place among those to start from; the first copy of each is its `Opened`
+    study: int  # its place in `start_from`; the first copy of each study is its `Opened`
     copy: Mapping[str, Any]  # the event as JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A trial saved a checkpoint: a file or a folder, which is fairway's to delete."""
+    """A trial saved a checkpoint: a file or a folder, which fairway may delete."""
 
     number: int
     step: int
@@ -328,7 +329,7 @@ Event: TypeAlias = (
 
 
 def claim(event: Event) -> str | None:
-    """What only one event of a log may have: a worker's number, a trial's number, a trial's end.
+    """What only one event of a log may claim, such as a worker's number, a trial's number or its end; else None.
 
     >>> claim(Asked(number=7, params={}, at=0.0, worker=0))
     'asked 7'
@@ -352,14 +353,14 @@ _CLAIMS: Mapping[type, Callable[[Any], str | None]] = {
 
 
 def last_act(event: Reported | Told) -> int:
-    """The last act of its worker that an event tells of."""
+    """The number of the last act in an event, counted by its worker."""
     return int(event.acts[-1]) if isinstance(event, Reported) else event.act
 
 
 def is_news(event: Event, worker: int) -> TypeGuard[Asked | Reported | Told | Remeasured]:
     """Whether a worker's referee learns an event from the log.
 
-    These are others' rulings, whatever was measured again, and what a trial aims at.
+    It learns the rulings of other workers, second measurements, and what trials aim at.
     """
     if isinstance(event, (Reported, Told)):
         return event.worker != worker

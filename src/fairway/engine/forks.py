@@ -1,6 +1,6 @@
-"""What a forked child inherits and may not use: a running trial is its parent's, and so are the threads behind a study.
+"""Disown what a forked child inherits but must not use: running trials and a study's threads belong to the parent.
 
-A lock that one of those threads held at the moment of the fork would stay locked in the child for ever.
+Otherwise, a lock that one of those threads held at the moment of the fork would stay locked in the child forever.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Inherited(Protocol):
-    """Something of a process that its forked children get a copy of."""
+    """An object that forked children get a copy of."""
 
     def disown(self) -> None:
         """Make the copy in a child harmless."""
@@ -21,7 +21,7 @@ _alive: weakref.WeakSet[Inherited] = weakref.WeakSet()
 
 
 def disowned_by_children(one: Inherited) -> None:
-    """Have this disowned in every child that the process forks from now on."""
+    """Call `disown` in every child that the process forks from now on."""
     _alive.add(one)
 
 

@@ -18,10 +18,10 @@ from fairway.seeds import fresh_seed
 def open_study(
     identity: Identity, log: Log, start_from: Callable[[], Sequence[Source]] | None = None
 ) -> tuple[int, bool, Mapping[str, Any]]:
-    """The study's seed, whether this process has opened its log, as worker 0, and what it was opened as.
+    """Open a study's log; return its seed, whether this process founded it (as worker 0), and its configuration.
 
-    Refuse the log of another study. What it starts from is written with the opening, all or nothing: whoever opens the
-    study later reads it there.
+    Refuse the log of another study. The trials that the study starts from are written together with the opening, all or
+    nothing; whoever opens the study later reads them there.
     """
     first, *then = [*read(log, 0, most=2), None]
     if first is None:

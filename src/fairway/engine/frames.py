@@ -7,13 +7,13 @@ from typing import Any, Literal, TypeAlias
 
 from fairway.errors import MissingDependency, UsageError
 
-_WIDEST = 2**63  # whole numbers that a column can hold
+_WIDEST = 2**63  # whole numbers from here on, or below its negative, do not fit a column
 
 Library: TypeAlias = Literal["pandas", "polars", "pyarrow"]
 
 
 def frame(rows: Sequence[Mapping[str, Any]], library: Library) -> Any:
-    """Rows with the same columns as a table; in pandas the number is the index."""
+    """A table of rows that have the same columns; in pandas, the trial's number is the index."""
     if library not in ("pandas", "polars", "pyarrow"):
         raise UsageError(f"to_frame({library!r}): 'pandas', 'polars' or 'pyarrow' is expected")
     rows = [{name: _whole(value) for name, value in row.items()} for row in rows]
@@ -35,14 +35,14 @@ def frame(rows: Sequence[Mapping[str, Any]], library: Library) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """A text without halves of characters, which become their numbers; anything else as it is."""
+    """A text with lone surrogates escaped, so that it can be encoded; anything else unchanged."""
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _alike(column: list[Any]) -> list[Any]:
     """A column of one type: whole numbers beside others become floats, and any other mixture becomes text.
 
-    So do whole numbers beyond 64 bits.
+    Whole numbers beyond 64 bits become text too.
     """
     kinds = {type(value) for value in column if value is not None}
     if int in kinds and any(type(value) is int and not -_WIDEST <= value < _WIDEST for value in column):

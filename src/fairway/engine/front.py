@@ -1,6 +1,6 @@
-"""The front: checkpoints of which no other is as good in the objective and in every tracked metric.
+"""The front: the checkpoints for which no other is as good in the objective and in every tracked metric.
 
-All here is by sign: lower is better, in a loss and in a tracked metric.
+All values here are times their sign, so that lower is better, both for a loss and for a tracked metric.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Mark(NamedTuple):
 
 
 class Front:
-    """Marks of which none beats another, by loss. It is a set: it does not depend on the order in which they came.
+    """Marks that do not beat each other, sorted by loss. The order in which marks are added does not matter.
 
     >>> front = Front()
     >>> for loss, ms in ((0.3, 10.0), (0.2, 20.0), (0.25, 30.0)):
@@ -39,18 +39,18 @@ class Front:
         self.marks: list[Mark] = []
 
     def add(self, mark: Mark) -> None:
-        """Take a checkpoint in, unless another is as good; of equal ones the earlier trial and step stays."""
+        """Add a checkpoint, unless another is as good; of equal ones, the earlier trial and step stays."""
         if any(_beats(one, mark) for one in self.marks):
             return
         self.marks = [one for one in self.marks if not _beats(mark, one)]
         insort(self.marks, mark)
 
     def remove(self, number: int, step: int) -> None:
-        """Take a checkpoint out, which broke a limit when it was measured again."""
+        """Remove a checkpoint that broke a limit when it was measured again."""
         self.marks = [one for one in self.marks if (one.number, one.step) != (number, step)]
 
     def best(self, limits: Sequence[float]) -> float:
-        """The best loss at limits on the tracked metrics; infinity if nothing is known to keep them."""
+        """The best loss within limits on the tracked metrics; infinity if no mark keeps them."""
         for mark in self.marks:
             if all(value <= limit for value, limit in zip(mark.values, limits, strict=True)):
                 return mark.loss
@@ -58,7 +58,7 @@ class Front:
 
 
 def _beats(one: Mark, other: Mark) -> bool:
-    """Whether a checkpoint is as good as another in everything, and better or earlier."""
+    """Whether one checkpoint is as good as another in everything, and better in something or earlier."""
     if one.loss > other.loss or any(mine > its for mine, its in zip(one.values, other.values, strict=True)):
         return False
     return one[:2] != other[:2] or one[2:] <= other[2:]

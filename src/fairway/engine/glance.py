@@ -8,7 +8,7 @@ from fairway.text import counted, goal, limits, measured, params
 
 
 def glance(owner: Owner, name: str, certificate: object | None) -> Table:
-    """What a study is asked for, how many trials it has run, its best checkpoint, and its certificate if it has one."""
+    """A table of a study's goal, its trials by status, its best checkpoint, and its certificate if it has one."""
     best, problem, trials = owner.best, owner.problem, len(owner.ledger.courses)
     tally = ", ".join(f"{n:,} {status}" for status, n in owner.counts.items() if n)
     rows = [("goal", goal(problem)), ("trials", f"{counted(trials, 'trial')}: {tally}" if trials else "none yet")]

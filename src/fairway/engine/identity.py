@@ -1,4 +1,4 @@
-"""What a study is, as JSON and back: its space, objective, constraints, seed, sampler, stopper and terminator.
+"""The definition of a study as JSON and back: its space, objective, constraints, seed, sampler, stopper and terminator.
 
 Only classes that the registry lists are built from JSON. A condition that is a function is kept by its name, and comes
 back as `Stored`.
@@ -21,16 +21,16 @@ from fairway.stoppers.stopper import Stopper
 from fairway.terminators.terminator import AllOf, AnyOf, Terminator
 
 WORDING = 2
-"""Of the sentences that say why a trial stops. Logs keep them, and `verify` compares those of the same wording."""
+"""Version of the sentences that say why a trial stops. Logs keep them, and `verify` compares those of this version."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A study without its history; a sampler, stopper or terminator of the user's own comes back as None."""
+    """A study without its history; a sampler, stopper or terminator of the user's own comes back from JSON as None."""
 
     space: Space
     problem: Problem
-    seed: int | None  # None until it is settled
+    seed: int | None  # None until it is chosen
     sampler: Sampler | None
     stopper: Stopper | None
     terminator: Terminator | None
@@ -69,7 +69,7 @@ class Identity:
             raise StorageError(f"the log does not say what study it is of ({error}): it is damaged") from error
 
     def refuse_another(self, stored: Mapping[str, Any]) -> None:
-        """Say how a stored study differs from this one, if it does in what makes a study."""
+        """Raise a `UsageError` that says how a stored study differs, if its space or objective is another."""
         mine = self.to_json()
         for part in ("space", "objective"):
             there, here = stored.get(part), mine[part]
@@ -82,11 +82,11 @@ class Identity:
                 )
 
     def has_other_limits(self, stored: Sequence[Any]) -> bool:
-        """Whether these constraints, as JSON, are not this study's."""
+        """Whether stored constraints, as JSON, differ from this study's."""
         return bool(_difference(_lasting(stored), _lasting(plain(self.problem.constraints))))
 
     def refuse_other_limits(self, stored: Sequence[Any], *, changed: bool) -> None:
-        """Say how the constraints in force of a stored study differ from this one's, if they do.
+        """Raise a `UsageError` that says how a stored study's constraints in force differ from this one's, if they do.
 
         Once limits have `changed`, a constraint keeps the scale that it began with, which need not be given again.
         """
@@ -108,20 +108,20 @@ class Identity:
 
 
 def _written(one: Mapping[str, Any]) -> str:
-    """A constraint from its JSON, as one writes it."""
+    """A constraint from its JSON, as the user writes it in Python."""
     threshold = f", {one['threshold']:g}" if "threshold" in one else ""
     return f"fw.{one['kind']}({one['metric']!r}{threshold})"
 
 
 def _lasting(part: Any) -> Any:
-    """An objective or a list of constraints without what may change: what changes no value and no order of values."""
+    """An objective or a list of constraints, without the fields that affect no value and no order and so may change."""
     if isinstance(part, list):
         return [_lasting(each) for each in part]
     return {k: v for k, v in part.items() if k not in ("best", "cost", "alone")} if isinstance(part, dict) else part
 
 
 def _difference(there: Any, here: Any, path: str = "") -> str:
-    """Where two JSON values first differ, for people; empty if they do not."""
+    """Where two JSON values first differ, in words; empty if they do not."""
     if isinstance(there, dict) and isinstance(here, dict):
         for key in {**there, **here}:
             found = _difference(there.get(key), here.get(key), f"{path}{key} ")
@@ -135,7 +135,7 @@ def _difference(there: Any, here: Any, path: str = "") -> str:
 
 
 def _metric(there: Any, here: Any) -> str:
-    """The metric of two constraints that differ in something else, and a space."""
+    """The metric that two constraints share, and a space; empty if they share none."""
     metrics = [each.get("metric") if isinstance(each, dict) else None for each in (there, here)]
     return f"{metrics[0]} " if metrics[0] is not None and metrics[0] == metrics[1] else ""
 
@@ -164,7 +164,7 @@ def plain(part: Any) -> Any:
 
 
 def build(part: Mapping[str, Any] | None) -> Any:
-    """The part of a study that `plain` wrote; None for one of the user's own."""
+    """The part of a study that `plain` wrote; None for a class of the user's own."""
     if part is None:
         return None
     arguments = dict(part)

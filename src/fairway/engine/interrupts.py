@@ -1,4 +1,4 @@
-"""Ctrl-C at a moment that can bear it: a write to the log is finished first."""
+"""Delay Ctrl-C until a safe moment: a write to the log is finished first."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _held: list[int] = []  # one entry while a Ctrl-C is held back
 
 
 def is_pending() -> bool:
-    """Whether somebody pressed Ctrl-C, and a block that must not be interrupted is not over yet."""
+    """Whether a Ctrl-C is held back until a block that must not be interrupted is over."""
     return bool(_held)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Hold back a first Ctrl-C until the block is over; a second one comes through at once."""
-    if threading.current_thread() is not threading.main_thread():  # others are never interrupted
+    if threading.current_thread() is not threading.main_thread():  # other threads are never interrupted
         yield
         return
     held: list[tuple[int, FrameType | None]] = []
@@ -31,7 +31,7 @@ def uninterrupted() -> Iterator[None]:
         _held.append(number)
 
     previous = _signal.getsignal(_signal.SIGINT)
-    if not callable(previous):  # it is ignored, or somebody else's
+    if not callable(previous):  # ignored, the system's default, or not set from Python
         yield
         return
     _signal.signal(_signal.SIGINT, hold)

@@ -1,13 +1,13 @@
 """A study's log as this process knows it: what is appended, what others wrote, and everything replayed from it.
 
 The journal keeps the batches of the trials that run here, and drains them before the referee learns anything from
-others: so one log position, `Reported.seen`, says for all rows of a batch what their worker knew when it ruled on them.
+others. So one log position, `Reported.seen`, says what the worker knew when it ruled on all the rows of a batch.
 
-One lock guards all of this: `journal.lock`, which is `referee.lock` and `owner.lock` too. It is held across writes, and
-free while somebody waits for a database that is away (`Outage`).
+One lock guards all of this: `journal.lock`, which is `referee.lock` and `owner.lock` too. It is held during writes, and
+released while somebody waits for a database that is unreachable (`Outage`).
 
-A write that fails may have been written all the same: the connection was lost before the answer came. So the log
-decides. Before anything else is written or replayed, the journal reads on and forgets the rows that it finds there.
+A failed write may have reached the log all the same, if the connection was lost before the answer came. So before it
+writes or replays anything else, the journal reads on and forgets the rows that it finds in the log.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fairway.errors import FairwayError, StorageError, UsageError
 
 _Claiming = TypeVar("_Claiming", Opened, Asked)
 _Posted: TypeAlias = Reported | Saved | Removed
-_PATIENCE_SECONDS = 1.0  # the pulse waits this long for the lock; it comes again
+_PATIENCE_SECONDS = 1.0  # the pulse waits this long for the lock, then leaves it to the next pulse
 
 
 class Journal:
@@ -45,18 +45,18 @@ class Journal:
         self.roster = Roster(log.leases)
         self.clock: Clock = WallClock()
         self.lock = referee.lock  # held while anything known here changes
-        self.position = 0  # of the log, replayed so far
+        self.position = 0  # the log is replayed up to here
         self.outage = Outage(self.lock, patience)
         self._batches: dict[int, Batch] = {}  # of the trials that run in this process
-        self._posted: list[_Posted] = []  # what waits for the log, apart from batches: above all, reports of others
+        self._posted: list[_Posted] = []  # what waits for the log besides batches: mostly further workers' reports
         self._behind = False  # others wrote before our last append
-        self._unsure = False  # an append failed, and may have been written all the same
+        self._unsure = False  # an append failed, but may have been written
         self._process = os.getpid()
         if log.leases is not None:
             start_pulse(self)
 
     def join(self, config: Mapping[str, Any], *, founded: bool = False) -> int:
-        """Take a number as a worker of the study and show others that it lives; who founded the study is number 0."""
+        """Join the study as a worker: take a number and a lease. The process that founded the study is number 0."""
         self.catch_up()
         worker = 0 if founded else self.claim(lambda: Opened(self.ledger.workers, config)).worker
         with self.turn():
@@ -64,7 +64,7 @@ class Journal:
         return worker
 
     def turn(self) -> AbstractContextManager[None]:
-        """The lock, once nobody waits for the log: for what reads, writes and reads again."""
+        """The lock, taken once nobody waits for the log: for code that reads, writes and reads again."""
         return self.outage
 
     # Trials that run in this process
@@ -80,17 +80,17 @@ class Journal:
             self._batches.pop(number, None)
 
     def drain(self, batch: Batch) -> None:
-        """Write what one batch holds; while the log is away, its rows stay there."""
+        """Write the rows of one batch; if the log is unreachable, they stay in the batch."""
         with self.lock:
             self.outage.attempt(partial(self._drain, [batch]))
 
     def flush(self) -> None:
-        """Write what all batches hold, and what further workers reported."""
+        """Write the rows of all batches, and everything that was posted."""
         with self.turn():
             self.outage.insist(self._flush)
 
     def _flush(self) -> bool:
-        """Write all that waits; whether there was anything in the batches."""
+        """Write everything that waits; return whether there were rows in the batches."""
         return self._drain(self._batches.values(), with_posted=True)
 
     def _drain(self, batches: Iterable[Batch], *, with_posted: bool = False) -> bool:
@@ -103,19 +103,19 @@ class Journal:
             return bool(events)
 
     def post(self, *events: _Posted) -> None:
-        """Write what further workers reported, or that something was saved; while the log is away, it is kept."""
+        """Write further workers' reports, saves or removals; if the log is unreachable, keep them for later."""
         with self.lock:
             self._posted += events
             self.outage.attempt(self._flush)
 
     def post_later(self, event: _Posted) -> None:
-        """Have something written with what is written next."""
+        """Write an event together with whatever is written next."""
         with self.lock:
             self._posted.append(event)
 
     @property
     def unwritten(self) -> list[_Posted]:
-        """What was reported and saved in this process and by further workers, and is not in the log."""
+        """The reports, saves and removals of this process and its further workers that are not in the log yet."""
         with self.lock:
             rows = [batch.event() for batch in self._batches.values()]
             return [*self._posted, *(event for event in rows if event is not None)]
@@ -123,9 +123,9 @@ class Journal:
     # The log
 
     def append(self, *events: Event, meanwhile: Callable[[], object] | None = None) -> bool:
-        """Write events and replay them; False, with none of them written, if another worker was first to claim one.
+        """Write events and replay them; return False, with none written, if another worker was first to claim one.
 
-        If the log is away, this waits; `meanwhile` is called before the lock is free for others.
+        If the log is unreachable, this waits; `meanwhile` is called once before the lock is released.
         """
         tried = False
 
@@ -143,11 +143,11 @@ class Journal:
             return self.outage.insist(act, meanwhile)
 
     def claim(self, make: Callable[[], _Claiming]) -> _Claiming:
-        """Append what `make` makes of what is known, and again as long as another worker is the first to claim it."""
+        """Append the event that `make` returns; call `make` again as long as another worker is first to claim it."""
         refused = None
         while True:
             event = make()
-            if claim(event) == refused:  # though all that others wrote is known
+            if claim(event) == refused:  # though everything that others wrote was replayed
                 raise StorageError(f"the log refuses {refused!r}, which no event of it has: it is damaged")
             written = self.append(event)
             self.follow()
@@ -156,7 +156,7 @@ class Journal:
             refused = claim(event)
 
     def _settle(self) -> Sequence[Event]:
-        """After a write that failed, forget the rows that are in the log all the same; what has not been replayed."""
+        """After a failed write, forget the rows that reached the log; return the events that were not replayed yet."""
         if not self._unsure:
             return ()
         write(self.log, [])  # whoever is still writing, perhaps our lost connection, is done after this
@@ -189,11 +189,11 @@ class Journal:
         return length is not None
 
     def read(self, since: int, most: int | None = None) -> Sequence[Event]:
-        """The events from a position on, or the first few of them."""
+        """The events from a position on, at most `most` of them."""
         return read(self.log, since, most)
 
     def catch_up(self) -> None:
-        """Replay what was written since, by this process or by others."""
+        """Replay what this process and others have written since the last replay."""
         with self.turn():
             self.outage.insist(self._catch_up)
 
@@ -206,9 +206,9 @@ class Journal:
         self._behind = False
 
     def follow(self) -> None:
-        """Write what had to wait; replay what others wrote before the last append.
+        """Write what had to wait, and replay what others wrote before the last append.
 
-        And what that append wrote, if it failed and nobody knows: the log does.
+        If that append failed but reached the log, replay it too.
         """
         if self._posted:
             self.flush()
@@ -228,7 +228,7 @@ class Journal:
     def pulse(self) -> None:
         """Renew leases; while trials run, write rows that have waited and read what others wrote.
 
-        In virtual time nothing waits.
+        In virtual time it only renews leases.
         """
         self.outage.attempt(self.roster.renew)
         idle = not self._batches and not self.roster.further and not self._posted
@@ -261,9 +261,9 @@ class Journal:
             self.roster.publish(self.position, event)
 
     def _judge_again(self, events: Sequence[Event]) -> None:
-        """Replay events of which the last changes the limits: all of the log up to there is judged by those.
+        """Replay events up to a change of limits, and judge the whole log up to there by the new limits.
 
-        What this process ruled on is in the log by now, as it is before anything foreign is learned.
+        This process's own rulings are in the log by now: they are written before anything foreign is learned.
         """
         position = self.position + len(events)
         whole = self.read(0, position)
@@ -276,17 +276,17 @@ class Journal:
         self.roster.start_again(position, Rejudged(problem, self.referee.known(), dict(self.roster.written)))
 
     def _is_foreign(self, event: Event) -> bool:
-        """Whether the referee learns something from an event, so that its own rulings must be in the log before it."""
+        """Whether the referee learns something from an event, so that its own rulings must be in the log first."""
         return is_news(event, self.referee.worker) or isinstance(event, LimitsChanged)
 
 
 def _ruling(event: Reported) -> tuple[int, int]:
-    """What no two reports share: their worker and its last act."""
+    """A key that no two events share: the worker and its last act."""
     return event.worker, int(event.acts[-1])
 
 
 def read(log: Log, since: int, most: int | None = None) -> Sequence[Event]:
-    """What a log holds from a position on; what a storage raises becomes one sentence."""
+    """The events of a log from a position on; an exception that is not fairway's becomes a `StorageError`."""
     try:
         return log.read(since, most)
     except FairwayError:
@@ -296,7 +296,7 @@ def read(log: Log, since: int, most: int | None = None) -> Sequence[Event]:
 
 
 def write(log: Log, events: Sequence[Event]) -> int | None:
-    """Append to a log, as `Log.append` says; what a storage raises becomes one sentence."""
+    """Append to a log, as `Log.append` does; an exception that is not fairway's becomes a `StorageError`."""
     try:
         return log.append(events)
     except FairwayError:

@@ -1,7 +1,7 @@
-"""Which saved checkpoints are worth their place on the disk: a few of the best, and what somebody may still need.
+"""Which saved checkpoints to keep on disk: a few of the best, and those that may still be needed.
 
-All of it follows from what the log says of the checkpoints that are still there. Their number is bounded, apart from
-those on a front, and so is the price of a look, however long the study.
+The choice follows from what the log says about the checkpoints that still exist. Apart from those on a front, their
+number is bounded, and so is the cost of the choice, however long the study.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from fairway.errors import UsageError
 from fairway.problem import Problem
 
 _ENDED: tuple[Status, ...] = ("completed", "stopped")
-_SPARE = 2  # of a trial that may be continued: the last one may be of its last step, after which nothing is left to do
+_SPARE = 2  # kept of a trial that may be continued: the last one may be of its last step, which leaves nothing to do
 
 
 @dataclass(frozen=True)
 class Keep:
     """How many of the checkpoints that trials save are kept, and where: `Study(checkpoints=fw.Keep("models", best=5))`.
 
-    Kept are the checkpoints of the `best` trials, feasible ones first, of those that could be candidates for a
-    certificate, with tracked metrics those on the front, and the last ones of trials that run or wait to be continued.
-    The rest is deleted as the search goes.
+    It keeps the checkpoints of the `best` trials, feasible ones first; those that could become candidates for a
+    certificate; with tracked metrics, those on the front; and the last ones of trials that run or wait to be continued.
+    The rest are deleted during the search.
 
-    Without a `folder` they are beside the study's SQLite file (`credit-checkpoints` for `credit.db`), or in
-    `fairway-checkpoints` where you started Python if there is no such file. In there fairway deletes nothing but what
+    Without a `folder`, checkpoints go beside the study's SQLite file (`credit-checkpoints` for `credit.db`) or, if
+    there is no such file, into `fairway-checkpoints` where you started Python. In there, fairway deletes only what
     trials saved. On a cluster the folder must be on a disk that every machine shares.
 
     >>> import tempfile
@@ -65,7 +65,7 @@ class Keep:
 
 
 def ancestors(ledger: Ledger, number: int) -> list[int]:
-    """The trials that a trial continues, the last one first."""
+    """The trials that a trial continues, the latest first."""
     found = []
     while (earlier := ledger.courses[number].continues) is not None:
         found.append(earlier)
@@ -82,16 +82,16 @@ def resumable(ledger: Ledger, number: int) -> list[Save]:
 
 
 def got_further(ledger: Ledger, number: int) -> bool:
-    """Whether a trial reported a later step than all that it continues, and saved a checkpoint."""
+    """Whether a trial saved a checkpoint and reported a later step than all the trials that it continues."""
     reached = max((ledger.courses[each].last_step for each in ancestors(ledger, number)), default=0)
     return bool(ledger.saves.of(number)) and ledger.courses[number].last_step > reached
 
 
 def kept(problem: Problem, ledger: Ledger, best: int) -> set[str]:
-    """The paths of all that is worth keeping now."""
+    """The paths of the checkpoints that are worth keeping now."""
     saves, courses = ledger.saves, ledger.courses
     found = {save.path for save in _of_the_best(problem, ledger, best)}
-    for statuses in (_ENDED, (*_ENDED, "running")):  # one that runs may fail yet
+    for statuses in (_ENDED, (*_ENDED, "running")):  # a running trial may still fail
         if problem.constraints:
             found |= _of_candidates(problem, ledger, statuses)
         if problem.tracked:
@@ -106,7 +106,7 @@ def kept(problem: Problem, ledger: Ledger, best: int) -> set[str]:
 
 
 def _of_candidates(problem: Problem, ledger: Ledger, statuses: Sequence[Status]) -> set[str]:
-    """The paths of what a certificate may test, if it were made of the trials of some statuses."""
+    """The paths of the checkpoints that a certificate may test, if only trials of some statuses count."""
     candidates = {
         Candidate(save.number, save.step, mark.objective, mark.values, mark.errors or (None,) * len(mark.values)): save  # type: ignore[arg-type]
         for save in ledger.saves
@@ -117,7 +117,7 @@ def _of_candidates(problem: Problem, ledger: Ledger, statuses: Sequence[Status])
 
 
 def _of_the_front(problem: Problem, ledger: Ledger, statuses: Sequence[Status]) -> set[str]:
-    """The paths on the front of what trials of some statuses saved: a limit may be chosen at any of them."""
+    """The paths on the front of what trials of some statuses saved: a limit may be set at any of them."""
     saves = [save for save in ledger.saves if ledger.courses[save.number].status in statuses]
     front = front_of(problem, [(save.number, save.measured) for save in saves if save.measured is not None])
     places = {(mark.number, mark.step) for mark in front}

@@ -1,7 +1,7 @@
-"""The owner's part in saved checkpoints: says where a trial saves, and deletes what is no longer worth its place.
+"""The owner's part in saved checkpoints: it says where a trial saves, and deletes what is no longer worth keeping.
 
-It deletes only in its own folder, only what has a name that fairway gave, and only what the log says was saved, or what
-a killed trial left half-written beside that.
+It deletes only in its own folder, only what has a name that fairway gave, and only what the log says was saved or what
+a killed trial left behind.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Keeper:
         default = Path("fairway-checkpoints") if beside is None else beside.with_name(f"{beside.stem}-checkpoints")
         self._folder = (default if keep.folder is None else Path(keep.folder).expanduser()).resolve()
         self._token = secrets.token_hex(4)
-        self._lock = threading.Lock()  # one at a time deletes
+        self._lock = threading.Lock()  # one thread deletes at a time
         self._seen = -1  # the version of the saves that was looked at last
         self._failed = 0  # trials that had failed by then
         self._told = set[str]()  # kinds of trouble that were logged
@@ -38,7 +38,7 @@ class Keeper:
         return None if save is None else there(save.path, self._folder)
 
     def place(self, number: int) -> Place:
-        """Where a trial saves, and what it may continue; no checkpoint of a last step, which leaves nothing to do."""
+        """Where a trial saves, and the checkpoints that it may continue, except one of its last step."""
         with self._journal.lock:
             ledger = self._journal.ledger
             saves = resumable(ledger, number)
@@ -47,7 +47,7 @@ class Keeper:
         return Place(str(self._folder), self._token, found)
 
     def saver(self, number: int) -> Saver:
-        """What saves for a trial of this process."""
+        """A saver for a trial of this process."""
 
         def saved(step: int, path: str) -> None:
             self._journal.post(Saved(number, step, path, self._journal.clock.at()))
@@ -79,7 +79,7 @@ class Keeper:
                 self._journal.post_later(Removed(gone))
 
     def _sweep(self, saves: Sequence[Save], running: Collection[int]) -> bool:
-        """Delete what killed trials left behind, half-written or not in the log; whether that was all of it."""
+        """Delete what killed trials left behind, half-written or not in the log; return whether nothing is left."""
         known = {Path(save.path).name for save in saves}
         ours = {name_of(save.path) for save in saves}
         pairs = {(name.number, name.token) for name in ours if name is not None}
@@ -97,7 +97,7 @@ class Keeper:
         return not left
 
     def _is_deleted(self, path: str) -> bool:
-        """Delete a checkpoint, if it is one of ours and in our folder; whether it was."""
+        """Delete a checkpoint if it is one of ours and in our folder; return whether it was deleted."""
         place = there(path, self._folder)
         if place is None or name_of(place) is None or place.parent.resolve() != self._folder.resolve():
             return False

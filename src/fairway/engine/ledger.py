@@ -1,6 +1,6 @@
-"""What a log says: what every trial did, the columns for samplers, what waits in the queue, why a run ended.
+"""A study replayed from its log: its trials, the columns for samplers, what waits in the queue, why a run ended.
 
-What has rules of its own is kept by a part of its own: the limits as they change (`LimitHistory`), second measurements
+Parts with rules of their own have classes of their own: the limits as they change (`LimitHistory`), second measurements
 (`SecondMeasurements`), the best (`Bests`), what waits or was given up (`Queue`), checkpoints that were saved (`Saves`).
 """
 
@@ -60,21 +60,21 @@ from fairway.space import Space
 
 
 class Ledger:
-    """Everything that a log says, kept up to date event by event, and judged by the limits of one problem.
+    """The state of a study, updated event by event from its log, and judged by the limits of one problem.
 
-    Once limits change, all that was replayed is judged again: see `extend`.
+    When limits change, everything replayed so far is judged again: see `extend`.
     """
 
     def __init__(self, space: Space, problem: Problem, seed: int = 0, *, judged_by: int = 0) -> None:
         self._space, self._problem, self._seed = space, problem, seed
-        self.limits = LimitHistory(problem, judged_by)  # so many changes came before those of the problem
+        self.limits = LimitHistory(problem, judged_by)  # after `judged_by` changes, they are those of the problem
         self.bests = Bests(problem)
         self.remeasured = SecondMeasurements()
         self.columns = Columns(space, problem, seed)
-        self.workers = 0  # that ever joined
-        self.opened: Mapping[str, Any] | None = None  # of what study this is the log
+        self.workers = 0  # how many ever joined
+        self.opened: Mapping[str, Any] | None = None  # the study's configuration, from its first `Opened`
         self.courses = Courses()
-        self.retries = 0  # trials that try another one again, which was lost or interrupted
+        self.retries = 0  # trials that retry one that was lost or interrupted
         self.running: dict[int, Course] = {}
         self.points: dict[int, NDArray[np.float64]] = {}  # of the running trials, in the unit cube
         self.queue = Queue()
@@ -87,13 +87,13 @@ class Ledger:
         self.train_saved_ns = 0
         self.sums = dict.fromkeys(SPENT, 0)  # over the trials that have ended
         self.last_at = 0.0  # when a trial last began or ended
-        self.later: Mapping[int | None, Mapping[str, Any]] = {}  # noted later, by trial; None is the study
+        self.later: Mapping[int | None, Mapping[str, Any]] = {}  # notes added later, by trial; None is the study
         self.searched: list[Searched] = []  # rows that the search saw
         self.certifications: list[Certification] = []
         self.dropped = 0  # events that a repair left out
         self.carried: list[Carried] = []  # from the studies that this one started from
         self.saves = Saves()  # checkpoints that trials saved, and that were not deleted
-        self._summed: tuple[Reported, dict[str, Any]] | None = None  # reports that `summed` added, if they come next
+        self._summed: tuple[Reported, dict[str, Any]] | None = None  # the last batch that `summed` added, if it is next
 
     @property
     def by_status(self) -> dict[Status, int]:
@@ -102,17 +102,17 @@ class Ledger:
 
     @property
     def different_trials(self) -> int:
-        """How many trials have begun; one that is tried again counts once, and not while it waits for that."""
-        waiting = sum(each.is_retry for each in tuple(self.queue))  # which other threads may change meanwhile
+        """How many different trials have begun; a retried one counts once, and not while its retry waits."""
+        waiting = sum(each.is_retry for each in tuple(self.queue))  # other threads may change the queue meanwhile
         return len(self.courses) - self.retries - waiting
 
     @property
     def ended_trials(self) -> int:
-        """How many of them have ended for good."""
+        """How many different trials have ended for good."""
         return self.different_trials - len(self.running)
 
     def has_room(self, total: int) -> bool:
-        """Whether another trial may begin in a study of so many."""
+        """Whether another trial may begin in a study of `total` trials."""
         return self.different_trials < total
 
     @property
@@ -135,7 +135,7 @@ class Ledger:
         return self.limits.problem_after(one.limits)
 
     def is_current(self, one: Certification) -> bool:
-        """Whether a certification speaks of the study as it is: its limits hold now too, and no better model came."""
+        """Whether a certification still applies: it covers the limits in force, and the best is the same as then."""
         return self.bests.place == one.best and stands(self.certified_limits(one).constraints, self._problem)
 
     def still(self) -> Ledger:
@@ -153,9 +153,9 @@ class Ledger:
         return still
 
     def extend(self, events: Sequence[Event], whole: Callable[[], Sequence[Event]]) -> None:
-        """Take events in; `whole` returns all events of the log up to these, which are learned again if limits change.
+        """Replay events; if they change limits, judge the whole log again.
 
-        The ledger stays the same object.
+        `whole` returns all events of the log up to and including these. The ledger stays the same object.
         """
         last = last_change(events)
         if last is not None:
@@ -166,7 +166,7 @@ class Ledger:
                 self.replay(event)
 
     def _judge_again(self, events: Sequence[Event]) -> None:
-        """Learn the log up to a change of the limits, by the limits from that on."""
+        """Replay the log up to a change of limits again, judged by the new limits."""
         change = events[-1]
         assert isinstance(change, LimitsChanged)
         with fitting(change):
@@ -180,7 +180,7 @@ class Ledger:
         self.__dict__.update(fresh.__dict__)
 
     def replay(self, event: Event) -> None:
-        """Take one event in."""
+        """Replay one event."""
         summed, self._summed = self._summed, None
         if isinstance(event, Reported):
             self._reported(event, summed[1] if summed is not None and summed[0] is event else None)
@@ -239,7 +239,7 @@ class Ledger:
                 self.courses.replace(number, replace(course, notes=noted))
 
     def _remeasured(self, event: Remeasured) -> None:
-        """Take the newer measurement of a trial that has ended, and find the best again."""
+        """Apply the second measurement of a trial that has ended, and find the best again."""
         number = event.number
         if number >= len(self.courses) or number in self.running:
             raise StorageError(f"the log measures trial {number} again, which has not ended: it is damaged")
@@ -251,7 +251,7 @@ class Ledger:
         self.bests = Bests(self._problem, self.courses)
 
     def _dropped(self, event: Dropped) -> None:
-        """Keep the number of a trial of which a repair found no beginning; samplers do not see it."""
+        """Keep the number of a trial whose beginning a repair left out; samplers do not see it."""
         self.dropped += 1
         if event.number is None:
             return
@@ -325,7 +325,7 @@ class Ledger:
         self.last_at = max(self.last_at, event.at)
 
     def _revived(self, event: Revived) -> None:
-        """Take back that a trial was given up; it runs, until the event after this."""
+        """Undo that a trial was given up: it runs again, until its next end."""
         number, lost = event.number, self.queue.revive(event.number)
         if lost is None:
             return
@@ -339,7 +339,7 @@ class Ledger:
         self.last_failure = "" if self.last_failure == lost.failure else self.last_failure
         self.columns.remove(number)
 
-    # What takes each kind of event in. A `Reported` has its own way; what a survey found says nothing of trials.
+    # The method that replays each kind of event. `replay` handles a `Reported` itself; a `Surveyed` changes no trial.
     _TAKEN_BY: ClassVar[Mapping[type[Event], Callable[[Ledger, Any], None]]] = {
         Asked: _asked,
         Told: _told,
@@ -361,14 +361,14 @@ class Ledger:
     }
 
     def summed(self, told: Told, batch: Reported | None) -> Told:
-        """The end of a trial with what is known of it, once its last reports are added."""
+        """The end of a trial with the sums of all its reports, the last batch included."""
         course = self.course(told.number)
         added = None if batch is None else with_reports(self._problem, course, batch)
         self._summed = None if batch is None or added is None else (batch, added)
         return widened(summed_end(told, course, batch, added, judged_by=self.limits.judged_by), self._problem)
 
     def course(self, number: int) -> Course:
-        """What is known of a trial; one that was given up is as if it still ran."""
+        """A trial's course; that of a trial that was given up is as if it still ran."""
         return self.running.get(number) or self.queue.lost_course(number) or self.courses[number]
 
     def history(self) -> History:
@@ -376,7 +376,7 @@ class Ledger:
         return self.columns.snapshot([*self.points.values()])
 
     def fill(self, blocks: Sequence[Block], trials: int, running: Mapping[int, Course], *, with_reports: bool) -> None:
-        """Take in so many trials that were packed, and those of them that run, with what they reported or without."""
+        """Fill the ledger with packed trials, and with the running ones among them, with or without their reports."""
         self.courses = Courses(blocks, trials)
         for number, course in running.items():
             self.running[number] = course if with_reports else course.bare()
@@ -384,7 +384,7 @@ class Ledger:
             self.points[number] = self._space.encode(course.params)
 
     def forget_reports(self) -> None:
-        """Leave the running trials without what they reported, as in a summary."""
+        """Drop the reports of running trials, as in a summary."""
         for number, course in self.running.items():
             self.running[number] = course.bare()
             self.courses.replace(number, self.running[number])
@@ -399,5 +399,5 @@ class Ledger:
         return tuple(self.sums[name] + sum(getattr(course, name) for course in running) for name in SPENT)
 
     def record(self, number: int) -> TrialRecord:
-        """One trial, for people."""
+        """One trial as people read it."""
         return recorded(self._problem, number, self.courses[number], self.saves)

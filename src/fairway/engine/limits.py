@@ -1,8 +1,8 @@
 """Limits that change while a study runs: what `study.set_limit` writes, and the problem that follows from it.
 
-An event says all limits from its place in the log on (`LimitsChanged`). Everything is then judged by them, past trials
-included: ledgers and referees forget what they know and learn it again from the log, and the stopper starts afresh from
-the best. The unit in which violations are added up stays the one that a constraint began with.
+A `LimitsChanged` event lists all limits that hold from its place in the log on. Everything is then judged by them, past
+trials included: ledgers and referees forget what they know and learn it again from the log, and the stopper starts
+afresh from the best. For adding up violations, a constraint keeps the unit that it began with.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Limits:
 
     @classmethod
     def of(cls, change: LimitsChanged) -> Limits:
-        """The limits from a change on."""
+        """The limits that a change sets."""
         built = [build(part) for part in change.constraints]
         if not all(isinstance(one, Constraint) for one in built):
             raise StorageError("the log changes limits to something that is no constraint: it is damaged")
@@ -43,11 +43,11 @@ class Limits:
 
     @property
     def in_force(self) -> list[Constraint]:
-        """The constraints that hold."""
+        """The constraints in force."""
         return [one for metric, one in self.constraints.items() if metric not in self.dropped]
 
     def problem(self, known: Problem) -> Problem:
-        """A problem with these limits; how a constraint is checked, and at what price, stays what it was."""
+        """A problem with these limits; each constraint keeps the `cost` and `alone` that it has in `known`."""
         before = {one.metric: one for one in known.constraints}
         pairs = [(one, before.get(one.metric, one)) for one in self.in_force]
         found = [
@@ -128,25 +128,25 @@ class LimitHistory:
     def __init__(self, problem: Problem, judged_by: int = 0) -> None:
         self._problem = problem
         self._founding: Mapping[str, Any] | None = None
-        self.judged_by = judged_by  # changes before the limits of `problem`
+        self.judged_by = judged_by  # how many changes led to the limits of `problem`
         self.changes: list[LimitsChanged] = []
-        self.begun: list[int] = []  # trials that had begun at each change
+        self.begun: list[int] = []  # how many trials had begun at each change
         self.widths = len(problem.constraints), len(problem.columns)  # the least and most columns of an event
 
     def still(self) -> LimitHistory:
-        """A copy that does not move with this one."""
+        """A snapshot."""
         still = copy.copy(self)
         still.changes, still.begun = list(self.changes), list(self.begun)
         return still
 
     def begin(self, config: Mapping[str, Any]) -> None:
-        """Take in what the study began with."""
+        """Note the configuration that the study began with."""
         self._founding = config
         least = len(config.get("constraints", self._problem.constraints))
         self.widths = least, max(least, self.widths[1])
 
     def add(self, change: LimitsChanged, begun: int) -> None:
-        """Take in a change, made when so many trials had begun."""
+        """Add a change, made when `begun` trials had begun."""
         due = len(self.changes)
         if change.change != due:
             raise StorageError(f"the log has change {change.change} of the limits where {due} is due: it is damaged")
@@ -156,11 +156,11 @@ class LimitHistory:
 
     @property
     def now(self) -> Limits:
-        """The limits that hold."""
+        """The limits in force."""
         return self.after(len(self.changes))
 
     def after(self, changes: int) -> Limits:
-        """The limits after so many changes."""
+        """The limits after the first `changes` changes."""
         if changes:
             return Limits.of(self.changes[changes - 1])
         if self._founding is not None:
@@ -168,19 +168,19 @@ class LimitHistory:
         return Limits({one.metric: one for one in self._problem.constraints})
 
     def problem_after(self, changes: int) -> Problem:
-        """The problem with the limits after so many changes."""
+        """The problem with the limits after the first `changes` changes."""
         return self._problem if changes == self.judged_by else self.after(changes).problem(self._problem)
 
     def change(
         self, limits: Mapping[str, float | None], added: Sequence[Constraint] = (), *, at: float
     ) -> LimitsChanged | None:
-        """The event by which limits change; None if they are like that already."""
+        """The event that changes the limits; None if they are like that already."""
         changed = self.now.changed(self._problem.objective.metric, added, limits)
         return changed.event(len(self.changes), at) if differences(self.now, changed) else None
 
 
 def _check_tracked_again(one: Constraint, before: Constraint | None) -> None:
-    """Refuse to track what the study has not measured so far, or what it wants the other way."""
+    """Refuse to track a metric that the study does not have, wants the other way, or tracks already."""
     given = f"set_limit(Track({short(one.metric)}))"
     if before is None:
         raise UsageError(
@@ -212,7 +212,7 @@ def in_force(log: Log, founding: Problem) -> Sequence[Constraint]:
 
 
 def differences(before: Limits, after: Limits) -> list[str]:
-    """What a change changed, in words.
+    """What a change of limits changed, in words.
 
     >>> import fairway as fw
     >>> before = Limits({"eod": fw.AtMost("eod", 0.1)})

@@ -1,4 +1,4 @@
-"""The contracts of a storage: a log of events, and leases that show which workers live."""
+"""The contracts of a storage: a log of events, and leases that show which workers are alive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Log(Protocol):
 
     @property
     def leases(self) -> Leases | None:
-        """Which workers live; None where nobody outside this process can write to the log."""
+        """The leases of the study's workers; None if nobody outside this process can write to the log."""
 
     def append(self, events: Sequence[Event]) -> int | None:
         """Append all or nothing and return the new length; None, with nothing appended, if a claim was taken.
@@ -22,17 +22,18 @@ class Log(Protocol):
         An event may claim what only one event of a log can have (`events.claim`), such as the next trial number. A
         writer that comes too late reads what others wrote meanwhile and tries again.
 
-        A storage that is away raises `fairway.errors.Unreachable`, here and in `read`, and is tried again. Such an
-        append may have been written all the same. That is decided once a later one returns, also one of no events.
+        An unreachable storage raises `fairway.errors.Unreachable`, here and in `read`, and the caller tries again. Such
+        an append may have been written all the same. Whether it was is settled once a later append returns, even one of
+        no events.
         """
 
     def read(self, since: int = 0, most: int | None = None) -> Sequence[Event]:
-        """The events from a position on, or the first few of them."""
+        """The events from a position on, at most `most` of them."""
 
     def summary(self, since: int = 0) -> tuple[Sequence[Event], int]:
-        """The events from a position on without the reports, and the position up to which these are all.
+        """The events from a position on without the reports, and the position that they reach.
 
-        Enough for a list of trials, whatever the length of the study.
+        This is enough for a list of trials, however long the study.
         """
 
     def reports(self, numbers: Collection[int]) -> Sequence[Reported]:
@@ -41,20 +42,20 @@ class Log(Protocol):
 
 @runtime_checkable
 class Snapshots(Protocol):
-    """A log that can also keep what follows from its first events, as named parts: see `fairway.engine.snapshot`."""
+    """A log that can also keep a snapshot of its first events, as named parts: see `fairway.engine.snapshot`."""
 
     def mark(self, position: int) -> str | None:
-        """A text that tells how the event before a position reads; None if there is no such event."""
+        """A text that identifies the event before a position; None if there is no such event."""
 
     def keep(self, parts: Mapping[str, bytes]) -> None:
-        """Keep these parts, and no others."""
+        """Keep these parts in place of all others."""
 
     def kept(self, names: Collection[str] | None = None) -> Mapping[str, bytes]:
-        """The parts that were kept last, or some of them, all of one `keep`; none before."""
+        """The parts of the last `keep`, or those with these names; empty before the first."""
 
 
 class Leases(Protocol):
-    """Who is alive among the workers of one study, wherever they run."""
+    """Which workers of one study are alive, wherever they run."""
 
     def attend(self, worker: int) -> None:
         """Take a lease for a worker of this process."""
@@ -66,4 +67,4 @@ class Leases(Protocol):
         """Renew the leases of this process's workers, if that is due."""
 
     def lost(self, workers: Collection[int]) -> set[int]:
-        """Those of the workers that have no valid lease any more."""
+        """Those of these workers that no longer have a valid lease."""

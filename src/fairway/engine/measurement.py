@@ -1,4 +1,4 @@
-"""From what a user passes to `report` to numbers: the words for it, and the sentences that refuse what is no number."""
+"""Turns what a user passes to `report` into numbers, and refuses what is no number in a clear sentence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fairway.text import confidence
 Given: TypeAlias = float | Folds | Callable[..., float | Folds]
 """A metric as the user reports it: a value (maybe `Measured`), or a callable that measures it."""
 
-_CONFIDENCE = 0.95  # at which an error is taken from a bound, where the constraint has none
+_CONFIDENCE = 0.95  # for taking an error from a bound, if the constraint has no confidence
 
 
 class Spread(NamedTuple):
@@ -26,7 +26,7 @@ class Spread(NamedTuple):
 
     noise: float
     folds: int
-    of: int  # folds there will be
+    of: int  # folds in all
 
 
 class Report(NamedTuple):
@@ -45,7 +45,7 @@ class Report(NamedTuple):
 
     @property
     def standing(self) -> tuple[int, bool, float]:
-        """A key that sorts one trial's reports before they are paid for; one with folds missing is no checkpoint."""
+        """A key that sorts one trial's reports before they are checked; those with fewer folds missing come first."""
         missing = 0 if self.spread is None else self.spread.of - self.spread.folds
         return missing, self.broken, self.loss
 
@@ -62,7 +62,7 @@ class Observation(NamedTuple):
     train_ns: int
     last: bool  # no step follows, so there is nothing left to stop
     spread: Spread | None = None
-    payment: tuple[int, int] | None = None  # the act by which the worker chose to pay, and what it had seen
+    payment: tuple[int, int] | None = None  # the act by which the worker chose to pay, and the log position seen
     errors: Sequence[float | None] = ()  # of the values, by constraint; empty if all are unknown
 
     @property
@@ -86,7 +86,7 @@ def number(problem: Problem, name: str, given: Any) -> float:
 def measured(problem: Problem, constraint: Constraint, given: Any) -> tuple[float, float | None]:
     """A constraint's value, and its error if it is known.
 
-    The error is such that z of them lead from the value to its bound, at the constraint's confidence or at 95%. That is
+    The error is scaled so that the bound lies z errors from the value, at the constraint's confidence or at 95%. It is
     the standard error, unless a `Measured` has a bound of its own: the bound of a largest gap covers the others too.
     """
     value = number(problem, constraint.metric, given)
@@ -110,9 +110,9 @@ def measured(problem: Problem, constraint: Constraint, given: Any) -> tuple[floa
 
 
 def hopeless_warning(constraint: Constraint, given: Any, error: float | None) -> str:
-    """A sentence if no value could pass a limit by its margin with an error like this one; else empty.
+    """A warning if no value could keep a limit with an error as large as this one; else empty.
 
-    Taken to be the best value: 0 of what is to be at most, and 1 of what is to be at least.
+    The best possible value is taken to be 0 for an `AtMost` limit and 1 for an `AtLeast` limit.
     """
     room = constraint.sign * (constraint.threshold - (0.0 if constraint.sign > 0 else 1.0))
     needed = constraint.z * (error or 0.0)
@@ -151,13 +151,13 @@ def is_broken(problem: Problem, offers: Mapping[str, Given]) -> bool:
 
 
 def refuse_without_objective(problem: Problem, trial: int, named: Mapping[str, object]) -> NoReturn:
-    """Say that a report lacks the objective, and what it has."""
+    """Raise a `UsageError` that says that a report lacks the objective, and what it has."""
     has = f", which has {', '.join(map(repr, named))}" if named else ""
     raise UsageError(f"trial {trial}: the objective {problem.objective.metric!r} is missing from the report{has}")
 
 
 def refuse_metric(problem: Problem, name: str) -> NoReturn:
-    """Say that a metric was not declared."""
+    """Raise a `UsageError` that says that a metric was not declared."""
     declared = ", ".join(problem.reportable)
     raise UsageError(f"metric {name!r} was not declared: this study has {declared}; keep others with trial.note")
 
@@ -170,14 +170,14 @@ def observed(
     payment: tuple[int, int] | None,
     errors: list[float | None],
 ) -> Observation:
-    """What a report came to, once its constraints were measured or left."""
+    """The observation of a report, once its constraints were measured or skipped."""
     step, objective, loss, _, _, train_ns, _, _, last, spread = report
     row = (step, objective, loss, values, prices, violation, train_ns, last, spread, payment, _known(errors))
     return tuple.__new__(Observation, row)
 
 
 def offered_again(report: Report, problem: Problem) -> Report | None:
-    """A report that waits for its check, by the limits of another problem; None if nothing is left to check."""
+    """A report that waits for its check, under the limits of another problem; None if nothing is left to check."""
     offers = {name: offer for name, offer in report.offers.items() if name in problem.metrics}
     if not any(map(callable, offers.values())):
         return None
@@ -185,9 +185,9 @@ def offered_again(report: Report, problem: Problem) -> Report | None:
 
 
 def judged_again(observation: Observation, before: Problem, now: Problem) -> Observation:
-    """What was measured by the limits of one problem, by those of another: limits changed between the two moments.
+    """An observation made under the limits of one problem, judged by another's, because limits changed in between.
 
-    What was not paid for counts as not offered: nobody has asked whether it is worth its price by the new limits.
+    A check that was not paid for counts as not offered: whether it is worth its price under the new limits is unknown.
     """
     columns = zip(observation.values, observation.prices, observation.errors or observation.values, strict=False)
     known = dict(zip(before.metrics[1:], columns, strict=False))

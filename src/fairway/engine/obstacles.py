@@ -18,29 +18,29 @@ from fairway.text import beside, counted, limit_in_words, named
 
 
 class Obstacle(NamedTuple):
-    """What trials say of one limit, by the checkpoint that stands for each."""
+    """What trials show about one limit, each by the checkpoint that stands for it."""
 
     constraint: Constraint
-    trials: int  # that measured the objective and did not fail
-    bounds: Sequence[float]  # of those that measured it: what is compared with the limit
-    offered: bool  # whether some check was offered, and not worth its price so far
-    companies: Sequence[str] = ()  # of those that measured it while others used the machine: who did
-    again: int = 0  # of those that measured it: again, alone, so that another value counts than at first
-    unknown: Sequence[str] = ()  # other limits, by metric, that no trial measured where it stands
+    trials: int  # how many measured the objective and did not fail
+    bounds: Sequence[float]  # by trial that measured the metric: the number that is compared with the limit
+    offered: bool  # whether some check was offered but not worth its price so far
+    companies: Sequence[str] = ()  # by trial that measured it while others used the machine: who did
+    again: int = 0  # how many trials measured it again, alone, so that the newer value counts
+    unknown: Sequence[str] = ()  # metrics of the limits that no trial measured
 
     @property
     def kept(self) -> int:
-        """How many trials kept it."""
+        """How many trials kept the limit."""
         return sum(self._over(bound) <= 0.0 for bound in self.bounds)
 
     @property
     def undefined(self) -> int:
-        """How many trials measured it as NaN."""
+        """How many trials measured the metric as NaN."""
         return sum(map(math.isnan, self.bounds))
 
     @property
     def ease(self) -> float:
-        """How easily it is kept: the share of trials that kept it, below 0 if none reported it, above 1 if unknown."""
+        """How easily the limit is kept: the share of trials that kept it; -1 if none reported it, 2 if unknown."""
         if not self.bounds:
             return 2.0 if self.offered else -1.0
         return self.kept / len(self.bounds)
@@ -52,7 +52,7 @@ class Obstacle(NamedTuple):
 
     @property
     def _cause(self) -> str:
-        """What joins a limit that nothing kept to the advice: who was measured again, and who was in company."""
+        """The words between a limit that nothing kept and the advice: which trials measured it again, or in company."""
         again = f"; {self._who(self.again)} measured again, alone, and the newer value counts" if self.again else ""
         if not self.companies:
             return f"{again}: "
@@ -65,14 +65,14 @@ class Obstacle(NamedTuple):
 
     @property
     def _others(self) -> str:
-        """What is not known of the other limits: not measured is not kept."""
+        """The words about other limits that were not measured, and so may not be kept."""
         if not self.unknown:
             return ""
         verb = "was" if len(self.unknown) == 1 else "were"
         return f"; {' and '.join(map(named, self.unknown))} {verb} not measured there, and may stand in the way too"
 
     def _who(self, n: int) -> str:
-        """So many of those that measured it, as the subject of a sentence."""
+        """The beginning of a sentence about `n` of the trials that measured it."""
         if n == len(self.bounds):
             return "it was" if n == 1 else "all of them were"
         return "1 of them was" if n == 1 else f"{n:,} of them were"
@@ -110,9 +110,9 @@ class Obstacle(NamedTuple):
 
 
 def obstacles(problem: Problem, courses: Iterable[Course], saved: Sequence[int] | None = None) -> list[Obstacle]:
-    """What trials say of each limit, the one that stands most in the way first.
+    """What trials show about each limit, the one that stands most in the way first.
 
-    `saved` says for each constraint how many checks were offered and not called, where that is known.
+    `saved` says for each constraint how many checks were offered and not called, if that is known.
     """
     some = [course for course in courses if course.checkpoint is not None]
     offered = [any(course.saved for course in some)] * len(problem.constraints) if saved is None else saved
@@ -126,7 +126,7 @@ def obstacles(problem: Problem, courses: Iterable[Course], saved: Sequence[int] 
                 again[constraint.metric] += was_alone(course, constraint.metric)
                 companies[constraint.metric] += filter(None, [company(course, constraint.metric)])
     pairs = zip(problem.constraints, offered, strict=True)
-    ran = sum(course.status != "failed" for course in some)  # one whose check raised would have reported
+    ran = sum(course.status != "failed" for course in some)  # a trial whose check raised would have reported it
     unknown = [one.metric for one in problem.limits if not bounds[one.metric]]
     found = [
         Obstacle(one, ran, bounds[one.metric], bool(maybe), companies[one.metric], again[one.metric], unknown)
@@ -137,7 +137,7 @@ def obstacles(problem: Problem, courses: Iterable[Course], saved: Sequence[int] 
 
 
 def _values(problem: Problem, course: Course) -> Iterator[tuple[Constraint, float | None, float | None]]:
-    """Each constraint, what a trial measured of it where it stands, or else later or at its peak, and the error."""
+    """Yield each constraint with its value and error at a trial's checkpoint, or else at its late check or its peak."""
     marks = [mark for mark in (course.checkpoint, course.late, course.peak) if mark is not None]
     for of_one in zip(*(feasibility.each_value(problem, mark) for mark in marks), strict=True):
         yield next((each for each in of_one if each[1] is not None), of_one[0])

@@ -1,8 +1,8 @@
-"""A database that goes away for a while: what needs it is tried again, and everything else continues.
+"""A database that is unreachable for a while: what needs it is tried again, and everything else continues.
 
-Whoever must have the log (`ask`, `tell`) insists: it waits, and the journal's lock is free meanwhile, so that reports
-are ruled on and their rows stay in their batches. Whatever can come later (the rows of a running trial) makes an
-attempt, and none that could block while somebody else waits. After `patience` seconds both raise.
+Calls that must have the log (`ask`, `tell`) insist: they wait, with the journal's lock released, so that reports are
+still ruled on and their rows stay in their batches. Writes that can come later (the rows of a running trial) make an
+attempt, but not while somebody else waits. After `patience` seconds both raise.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from fairway.errors import Unreachable
 from fairway.logs import logger
 
 PATIENCE = 60.0
-"""How many seconds a database may be away, unless the study says otherwise."""
+"""How many seconds a database may be unreachable, unless the study says otherwise."""
 
 _SHORTEST, _LONGEST = 0.05, 2.0  # seconds between attempts, each pause twice the last
-_QUIET = 10.0  # seconds without any attempt, after which a failure is the first of another outage
+_QUIET = 10.0  # a failure after this many seconds without any attempt begins another outage
 
 T = TypeVar("T")
 
 
 class Outage:
-    """Whether the log can be reached now, for all that share the journal's lock."""
+    """Whether the log can be reached now, for all threads that share the journal's lock."""
 
     def __init__(self, lock: Any, patience: float) -> None:
         self.patience = patience
@@ -35,12 +35,12 @@ class Outage:
         self._over = threading.Condition(lock)
         self._waiting = False  # somebody is in the middle of an act, without the lock
         self._began: float | None = None  # the first failure; None while the log can be reached
-        self._noticed: float | None = None  # the same, if anything was said of it
+        self._noticed: float | None = None  # the same, if it was logged
         self._last = self._next = 0.0  # the last failure; when to try again
         self._pause = _SHORTEST
 
     def __enter__(self) -> None:
-        """Take the lock, once nobody waits for the log in the middle of an act: a *turn*."""
+        """Take a *turn*: the lock, once nobody waits for the log in the middle of an act."""
         self._lock.acquire()
         try:
             while self._waiting:
@@ -53,9 +53,9 @@ class Outage:
         self._lock.release()
 
     def insist(self, act: Callable[[], T], meanwhile: Callable[[], object] | None = None) -> T:
-        """What an act returns that needs the log, tried again while it is away.
+        """Call an act that needs the log, again and again while the log is unreachable; return what it returns.
 
-        The turn is the caller's. The lock is free between attempts; `meanwhile` is called once before that.
+        The caller has the turn. The lock is released between attempts; `meanwhile` is called once before that.
         """
         while True:
             started = time.monotonic()
@@ -74,7 +74,7 @@ class Outage:
                 self._over.notify_all()
 
     def attempt(self, act: Callable[[], T]) -> T | None:
-        """What an act returns that may come later; None if the log is away, or was a moment ago."""
+        """Call an act that can wait; None if the log is unreachable, was a moment ago, or somebody waits for it."""
         started = time.monotonic()
         if self._waiting or self._began is not None and started < self._next:
             return None
@@ -85,19 +85,19 @@ class Outage:
             return None
 
     def end(self) -> None:
-        """Something was written: the log is there. That it can be read says less, as a disk may be full."""
+        """End the outage: something was written. A read would not show as much, since the disk may be full."""
         if self._noticed is not None:
             logger.warning("the database is back after %.1f s; nothing is lost", time.monotonic() - self._noticed)
         self._began = self._noticed = None
 
     def hurry(self) -> None:
-        """Wait no longer in this outage, or in one that begins in this moment: somebody pressed Ctrl-C."""
+        """Stop waiting in this outage, or in one that is just beginning: somebody pressed Ctrl-C."""
         with self._lock:
             self._began, self._last = -math.inf, time.monotonic()
             self._over.notify_all()
 
     def _note(self, error: Unreachable, started: float) -> None:
-        """The log could not be reached: raise if that has lasted too long, or if somebody pressed Ctrl-C."""
+        """Note that the log could not be reached; raise if that has lasted too long, or if somebody pressed Ctrl-C."""
         now = time.monotonic()
         if self._began is None or started - self._last > _QUIET:
             self._began, self._pause = started, _SHORTEST

@@ -1,8 +1,8 @@
-"""Configurations that wait to be run, and the trials that were given up, whose configurations wait to run again.
+"""Configurations that wait to run, and the trials that were given up, whose configurations wait to run again.
 
 A worker is silent while its machine sleeps or its network is gone. Others then end its trial as failed and put the
-configuration back into the queue. If the worker comes back before that configuration has begun to run again, its end
-holds after all (`Revived`), and the queue's is withdrawn.
+configuration back into the queue. If the worker comes back before that configuration has begun to run again, the end
+that the worker reports holds (`Revived`), and the configuration is withdrawn from the queue.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from fairway.errors import StorageError
 
 @dataclass
 class Lost:
-    """A trial that another than its worker ended."""
+    """A trial that was ended by a worker other than its own."""
 
     course: Course  # as if it still ran, with what was reported since
-    failure: str  # what its end added to the study: the last failure
-    train_saved_ns: int  # and this
+    failure: str  # the study's last failure after its end
+    train_saved_ns: int  # what its end added to the study's saved training time
     runs_again: bool = False  # its configuration was taken from the queue since
 
 
 @dataclass
 class Queue:
-    """What waits to be run, in this order, and the trials that were given up, by number."""
+    """The configurations that wait, in order, and the trials that were given up, by number."""
 
     waiting: deque[Enqueued] = field(default_factory=deque)
     lost: dict[int, Lost] = field(default_factory=dict)
@@ -47,12 +47,12 @@ class Queue:
         return Queue(self.waiting.copy(), lost, list(self.withdrawn))
 
     def add(self, waiting: Enqueued) -> None:
-        """Have a configuration wait: one that is tried again before all that run for the first time."""
+        """Add a configuration; retries go before all that run for the first time."""
         retries = sum(each.is_retry for each in self.waiting) if waiting.is_retry else len(self.waiting)
         self.waiting.insert(retries, waiting)
 
     def take(self, asked: Asked) -> Enqueued:
-        """Take what a trial runs; or what was withdrawn before the trial's owner knew."""
+        """Take what a trial runs, even if it was withdrawn before the trial's owner knew."""
         withdrawn, self.withdrawn = self.withdrawn, []
         if not asked.queued:
             return Enqueued(asked.params)
@@ -78,11 +78,11 @@ class Queue:
         return [number for number, lost in self.lost.items() if not lost.runs_again]
 
     def may_revive(self, told: Told) -> bool:
-        """Whether a late end holds: it is that of the trial's own worker, and the trial has not run again."""
+        """Whether a late end holds: it comes from the trial's own worker, and the configuration has not run again."""
         return told.number in self.revivable and self.lost[told.number].course.worker == told.worker
 
     def revive(self, number: int) -> Lost | None:
-        """Take a trial back that was given up, and its configuration from the queue; None if it came too late."""
+        """Revive a trial that was given up, and withdraw its configuration from the queue; None if it is too late."""
         lost = self.lost.get(number)
         if lost is None:
             raise StorageError(f"the log revives trial {number}, which was not given up: it is damaged")
@@ -96,12 +96,12 @@ class Queue:
 
 
 def _is_run_by(waiting: Enqueued, asked: Asked) -> bool:
-    """Whether a trial runs what waits in the queue: a configuration, or a part of one."""
+    """Whether a trial runs what waits in the queue, which may set only some of the parameters."""
     return all(name in asked.params and asked.params[name] == value for name, value in waiting.params.items())
 
 
 def _is_retry(waiting: Enqueued, number: int, lost: Course) -> bool:
-    """Whether what waits in the queue is a lost trial's configuration, to be tried again or continued."""
+    """Whether what waits in the queue retries or continues a lost trial."""
     if waiting.continues is not None:
         return waiting.continues == number
     return waiting.times_lost == lost.times_lost + 1 and waiting.params == lost.params

@@ -23,10 +23,10 @@ from fairway.text import counted, named, number
 class Best(NamedTuple):
     """A checkpoint of a trial: `study.best` is the best feasible one, on the rows that the search judged by.
 
-    `metrics` has the objective first, then the constraints, None where one was not measured. `objective` is its value
-    too, a `float` also to a type checker. `errors` has the errors of constraints that came as `Measured` or `Folds`: z
-    of them lead from the value to its bound. `checkpoint` is the path of what `trial.save` saved at this step, None if
-    it saved nothing or that is gone.
+    `metrics` has the objective first, then the constraints, None where one was not measured. `objective` is the
+    objective's value, a `float` to a type checker too. `errors` has the errors of constraints that came as `Measured`
+    or `Folds`: the bound lies z errors from the value. `checkpoint` is the path of what `trial.save` saved at this
+    step, None if it saved nothing or the file is gone.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=7)
@@ -68,7 +68,7 @@ class Best(NamedTuple):
 
 
 def checkpoint_of(best: Best | None) -> Path:
-    """The path of the best's checkpoint; a sentence if there is none."""
+    """The path of the best's checkpoint; raises a `UsageError` if there is none."""
     if best is None:
         raise UsageError("there is no best checkpoint: nothing within the limits was found so far")
     if best.checkpoint is None:
@@ -81,7 +81,7 @@ def checkpoint_of(best: Best | None) -> Path:
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """What is known of one trial; `study.trials` lists them.
+    """One trial and its outcome; `study.trials` lists them.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)
@@ -89,10 +89,10 @@ class TrialRecord:
     >>> study.trials[0].status, study.trials[0].metrics
     ('completed', {'loss': 0.5})
 
-    `step` and `metrics` are those of the checkpoint that stands for it: its best feasible one; else the least violating
-    measured one; else the best by objective, its constraints unknown (None). `feasible` is None while unknown.
+    `step` and `metrics` are those of the checkpoint that stands for the trial: its best feasible one; else the least
+    violating measured one; else the best by objective, its constraints unknown (None). `feasible` is None if unknown.
     `traceback` says where your code raised, a line for each of its frames: file, line, function and source.
-    `checkpoint` is where `trial.save` kept that checkpoint, None if it did not.
+    `checkpoint` is the path where `trial.save` saved that checkpoint, None if it did not.
     """
 
     number: int
@@ -112,7 +112,7 @@ class TrialRecord:
 
     @property
     def partial(self) -> bool:
-        """Whether it was ended before it was done: by the stopper or by a timeout."""
+        """Whether the stopper or a timeout ended the trial before it was done."""
         return self.status == "stopped"
 
     def _repr_html_(self) -> str:
@@ -144,7 +144,7 @@ class TrialRecord:
 
 
 def recorded(problem: Problem, number: int, course: Course, saves: Saves) -> TrialRecord:
-    """A trial of the log, for people."""
+    """A trial of the log as people read it."""
     checkpoint, amount, metrics, errors = course.checkpoint, None, {}, {}
     if checkpoint is not None:
         amount = feasibility.known(problem, checkpoint)
@@ -169,7 +169,7 @@ def recorded(problem: Problem, number: int, course: Course, saves: Saves) -> Tri
 
 
 def unchecked(problem: Problem, course: Course) -> str:
-    """A better step of a trial than the one that stands for it, where a limit was not measured; empty if there is none.
+    """In words, a step better than the trial's checkpoint where a limit was not measured; empty if there is none.
 
     >>> import fairway as fw
     >>> problem = fw.Problem(fw.Maximize("auc"), [fw.AtMost("eod", 0.1)])
@@ -188,14 +188,14 @@ def unchecked(problem: Problem, course: Course) -> str:
 
 
 def table(records: Sequence[TrialRecord], space: Space, problem: Problem) -> list[dict[str, Any]]:
-    """Trials as rows with the same columns: `error.` of metrics whose error is known, `note.` of notes."""
+    """Trials as rows with the same columns, with `error.` columns for known errors and `note.` columns for notes."""
     errors = [name for name in problem.metrics if any(name in record.errors for record in records)]
     notes = {name: None for record in records for name in record.notes}
     return [record.row(space, problem, errors=errors, notes=notes) for record in records]
 
 
 def _cell(note: Any) -> Any:
-    """A note as one value: a list or a dict is JSON."""
+    """A note as one value: a list or a dict becomes JSON."""
     return note if note is None or isinstance(note, str | int | float) else json.dumps(note, default=str)
 
 
@@ -206,6 +206,6 @@ def at_checkpoint(problem: Problem, number: int, params: Mapping[str, Any], chec
 
 
 def named_errors(problem: Problem, checkpoint: Checkpoint) -> dict[str, float]:
-    """The errors of a checkpoint's constraints that are known, by metric."""
+    """The known errors of a checkpoint's constraints, by metric."""
     known = zip(problem.constraints, checkpoint.errors, strict=False)
     return {constraint.metric: error for constraint, error in known if error is not None}

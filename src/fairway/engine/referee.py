@@ -1,8 +1,8 @@
 """Rules on every report: is a constraint worth paying for, is this the best feasible checkpoint, does the trial stop.
 
-A worker decides from its own referee in microseconds. Two referees that have replayed the same reports agree, whatever
-the order in which the trials reached them (each trial's own reports in order): they keep only ranks, counts, integer
-sums and a minimum.
+A worker decides with its own referee, in microseconds. Two referees that have replayed the same reports agree, whatever
+the order in which the trials reached them (each trial's own reports in order), because they keep only ranks, counts,
+integer sums and a minimum.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fairway.problem import Constraint, Problem
 from fairway.stoppers.stopper import Stopper, StopperState
 
 STEP = 1 << 20
-"""What a training step costs where costs are declared; a power of two, so that sums in steps scale without rounding."""
+"""What a training step costs if costs are declared; a power of two, so that sums in steps scale without rounding."""
 KNOWN = (
     "state",
     "incumbent",
@@ -45,7 +45,7 @@ KNOWN = (
     "steadiness",
     "tracked",
 )
-"""What a referee learns from reports, by the names of its attributes."""
+"""The attributes that hold what a referee learns from reports."""
 
 
 class Incumbent(NamedTuple):
@@ -58,11 +58,11 @@ class Incumbent(NamedTuple):
     errors: tuple[float | None, ...] = ()
 
 
-_place = itemgetter(0, 1, 2)  # by which incumbents are sorted
+_place = itemgetter(0, 1, 2)  # the key that sorts incumbents
 
 
 class Referee:
-    """One replica of what a study's decisions depend on."""
+    """One replica of the state that a study's decisions depend on."""
 
     def __init__(self, problem: Problem, stopper: Stopper, *, worker: int = 0, may_fall: bool = False) -> None:
         self._judge_by(problem)
@@ -76,7 +76,7 @@ class Referee:
         self.acts = 0  # own acts so far: begin, commit, rule and finish are one each
         self.seen = 0  # the log position up to which others' events are replayed
         self.incumbent: Incumbent | None = None
-        # All that are feasible, best first, where the best may be measured again and found to break its limit.
+        # All feasible checkpoints, best first, if the best may be measured again and found to break its limit.
         self.contenders: list[Incumbent] | None = [] if may_fall or alone_metrics(problem) else None
         self.bar = math.inf  # the loss that a report must reach before its constraints are worth paying for
         self.train_ns = 0
@@ -88,7 +88,7 @@ class Referee:
         self.check_rounds = 0  # reports at which something was paid for
         self._saved = [0] * m
         self._all_saved_rows = 0
-        self.steadiness = Steadiness(m)  # of the limits, if the stopper makes use of it
+        self.steadiness = Steadiness(m)  # of the limits; learned only for a frugal stopper
         self.tracked = Tracked()
 
     def _judge_by(self, problem: Problem) -> None:
@@ -111,25 +111,25 @@ class Referee:
         self.lock._at_fork_reinit()  # type: ignore[attr-defined]  # noqa: SLF001 - what logging does with its own
 
     def replica(self, worker: int, seen: int) -> Referee:
-        """One for another worker, which starts from all that this one knows."""
+        """A referee for another worker, which starts with everything that this one knows."""
         with self.lock:
             other = copy.deepcopy(self)
         other.worker, other.acts, other.seen = worker, 0, seen
         return other
 
     def known(self) -> dict[str, Any]:
-        """All that it learned from reports."""
+        """Everything that it learned from reports, by attribute."""
         return {name: getattr(self, name) for name in KNOWN}
 
     def judge_by(self, problem: Problem, known: Mapping[str, Any]) -> None:
-        """Judge by other limits from now on, and know what another one did by them (`known`), and nothing else."""
+        """Judge by other limits from now on, and replace all it has learned by `known`, learned under those limits."""
         with self.lock:
-            self._judge_by(problem)  # first: a reader without the lock compares it before the rest
+            self._judge_by(problem)  # first: a reader without the lock compares the problem before the rest
             for name in KNOWN:
                 setattr(self, name, known[name])
 
     def known_by(self, problem: Problem, events: Iterable[Event]) -> dict[str, Any]:
-        """What one that judges by another problem knows after these events."""
+        """What a referee that judges by another problem knows after these events."""
         other = Referee(problem, self.stopper, may_fall=self.contenders is not None)
         other.tracked.aims = dict(self.tracked.aims)
         for event in events:
@@ -139,10 +139,10 @@ class Referee:
         return other.known()
 
     def restart_stopper(self) -> None:
-        """Have the stopper know the best and nothing else: limits have changed.
+        """Restart the stopper with only the best checkpoint, because limits have changed.
 
-        It would compare a trial within the new limits with those that were never checked for them, which are often
-        ahead because they break them.
+        Otherwise it would compare a trial within the new limits with trials that were never checked for them, and that
+        are often ahead because they break them.
         """
         self.state, best = self.stopper.start(self.problem), self.incumbent
         if best is not None:
@@ -162,7 +162,7 @@ class Referee:
 
     @property
     def saved(self) -> list[int]:
-        """By constraint: how often it was offered and not called."""
+        """How often each constraint was offered and not called."""
         return [saved + self._all_saved_rows for saved in self._saved]
 
     def cost_ratio(self) -> float | None:
@@ -188,11 +188,11 @@ class Referee:
         return Pace(total, best, at_end=best > 1)
 
     def pays(self, number: int, pace: Pace, report: Report) -> bool:
-        """Whether the constraints that a trial offers are paid for: live, and when `verify` asks again.
+        """Whether to pay for the constraints that a trial offers; asked live, and again by `verify`.
 
-        They are where the trial's pace allows a check, the objective reaches the bar (ACE's skip rule), no limit is
-        known to be broken already, though the first price is learned all the same, and the stopper agrees. A steady
-        limit that this trial was never checked for is paid for whatever the objective and the stopper.
+        They are paid for if the trial's pace allows a check, the objective reaches the bar (ACE's skip rule), no limit
+        is known to be broken already (except for the first check, which teaches the price), and the stopper agrees. A
+        steady limit that this trial was never checked for is paid for whatever the objective and the stopper.
         """
         if not report.lazy:
             return False
@@ -205,9 +205,10 @@ class Referee:
         )
 
     def _agrees(self, number: int, report: Report, bar: float) -> bool:
-        """Whether the stopper wants a check; it is not asked where there is nothing to wait for.
+        """Whether the stopper wants a check; it is not asked, and counts as agreeing, if there is nothing to wait for.
 
-        That is when training has ended (`train_ns` ABSENT), and for a frugal stopper at the last step.
+        That is when training has ended (`train_ns` ABSENT) and, for a frugal stopper, at a last step better than the
+        bar.
         """
         if report.train_ns == ABSENT or report.last and self.stopper.frugal and report.loss < bar:
             return True
@@ -216,14 +217,14 @@ class Referee:
         return self.state.due(number, report.step, report.loss, report.train_ns if self._reads_clock else STEP)
 
     def commit(self) -> tuple[int, int]:
-        """Make the choice to pay an act of this referee: its number, and the log position seen."""
+        """Count the choice to pay as an act; return the act's number and the log position seen."""
         self.acts += 1
         return self.acts, self.seen
 
     def check_order(self, number: int, report: Report, offered: Collection[int]) -> Collection[int]:
-        """The constraints to check of those offered, the likeliest to be violated per cost of a check first.
+        """The offered constraints to check, those with the highest chance of a violation per cost first.
 
-        If the objective does not reach the bar, only steady ones that the trial was never checked for.
+        If the objective does not reach the bar, these are only steady ones that the trial was never checked for.
         """
         if report.loss > self.bar_of(number, report.step, last=report.last):
             offered = [i for i in self.steadiness.unchecked(number) if i in offered]
@@ -239,7 +240,7 @@ class Referee:
         return sorted(offered, key=lambda i: (-promise(i), i))
 
     def rule(self, number: int, observation: Observation) -> tuple[str | None, bool]:
-        """Take in one row: why the trial stops (or None), and whether this is now the best feasible checkpoint."""
+        """Rule on one row; return why the trial stops, or None, and whether it is now the best feasible checkpoint."""
         step, _, loss, values, prices, violation, train_ns, _, spread, _, errors = observation
         self.acts += 1
         if train_ns >= 0:
@@ -281,7 +282,7 @@ class Referee:
                 self.steadiness.learn(number, step, i, value)
 
     def _why_lost(self, values: Sequence[float | None], errors: Sequence[float | None]) -> str | None:
-        """Why a trial stops whose limit is broken and steady; not while no trial has kept that limit."""
+        """Why a trial stops that broke a steady limit; None if it broke none, or if no check found that limit kept."""
         for i in self.steadiness.steady:
             value, error = values[i], errors[i] if errors else None
             kept = self.violated[i] < self.checks[i]
@@ -297,7 +298,7 @@ class Referee:
         *,
         late: bool,
     ) -> int:
-        """Count what was paid and saved, and sum its costs; what is paid late was counted as saved before."""
+        """Count the checks paid and saved; return the cost of those paid. A late check was counted as saved before."""
         paid, is_paid = 0, False
         for i, price in enumerate(prices):
             if price > 0:
@@ -315,7 +316,7 @@ class Referee:
         return paid
 
     def finish(self, number: int, *, completed: bool) -> int:
-        """A trial of this worker ended; the number of this act."""
+        """Note that a trial of this worker ended; return the number of this act."""
         self.acts += 1
         self.state.finish(number, completed=completed)
         self.steadiness.forget(number)
@@ -323,14 +324,14 @@ class Referee:
         return self.acts
 
     def aim(self, number: int, aim: Mapping[str, float]) -> None:
-        """Take it that a trial aims at limits on tracked metrics."""
+        """Note the limits on tracked metrics that a trial aims at."""
         if aim:
             self.tracked.aims[number] = aim
 
     def replay(self, event: Asked | Reported | Told | Remeasured, after: int = -1) -> None:
-        """Learn what another referee ruled on, by acts after one of its, or what was measured again; no act of ours.
+        """Learn another referee's rulings, a second measurement, or what a trial aims at; this is no act of ours.
 
-        And what a trial aims at.
+        Of the other referee's rulings, only those with an act after `after` count.
         """
         acts = self.acts
         if isinstance(event, Asked):
@@ -347,9 +348,10 @@ class Referee:
         self.acts = acts
 
     def _correct(self, event: Remeasured) -> None:
-        """Take the newer measurement of a checkpoint; if it breaks a limit now, the next best follows.
+        """Apply the second measurement of a checkpoint; if it breaks a limit now, the next best takes its place.
 
-        By limits that changed since, its first value may break one that the newer keeps: the event has both.
+        Under limits that changed since, the checkpoint's first values may break a limit that the newer ones keep. Then
+        it is not among those known here, and is taken from the event.
         """
         known, stands = [self.incumbent] if self.contenders is None else self.contenders, event.checkpoint
         found = next((one for one in known if one is not None and one[1:3] == (event.number, event.step)), None)
@@ -383,7 +385,7 @@ class Referee:
 
 
 def _breach(constraint: Constraint, value: float, error: float | None) -> str:
-    """How a value breaks its limit, or its bound does."""
+    """In words, how a value, or its bound, breaks its limit."""
     number = feasibility.bound(constraint, value, error)
     sign = "+" if constraint.sign > 0 else "-"
     measured = f"{number:.4g} ({value:.4g} {sign} margin)" if constraint.z and number != value else f"{value:.4g}"
@@ -391,7 +393,7 @@ def _breach(constraint: Constraint, value: float, error: float | None) -> str:
 
 
 def observations(event: Reported, problem: Problem) -> Iterator[Observation]:
-    """The rows of an event as they are ruled on by the limits of a problem."""
+    """Yield the rows of an event as observations under the limits of a problem."""
     event = fitted(event, problem)
     sign, constraints = problem.objective.sign, problem.constraints
     columns = (event.step, event.objective, event.values, event.check_ns, event.train_ns)

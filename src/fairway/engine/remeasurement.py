@@ -1,10 +1,10 @@
-"""What a second measurement of a checkpoint changes, made at the end of a run when no other worker runs.
+"""Second measurements of a checkpoint, made at the end of a run when no other worker runs, and what they change.
 
 Two workers on one machine slow each other down, so a latency measured then is too long, or by luck too short. A
-constraint with `alone=True` is measured again at the best checkpoint, or at the nearest one where nothing is feasible
-(`fairway.runners.alone`). That is an event of its own, `Remeasured`: the reports stay as they were, and whoever reads
-them takes the newer values from the ledger's `SecondMeasurements`. Other programs may use the machine all the same.
-They only ever make a value worse, so a worse one does not count then.
+constraint with `alone=True` is measured again at the best checkpoint, or at the nearest one if nothing is feasible
+(`fairway.runners.alone`). That is an event of its own, `Remeasured`: the reports stay as they were, and code that reads
+them takes the newer values from the ledger's `SecondMeasurements`. Other programs may still use the machine. They can
+only make a value worse, so in that case a worse value does not count.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from fairway.feasibility import Checkpoint, bound, each_value, excess, violation
 from fairway.problem import Constraint, Problem
 from fairway.text import beside, named, number
 
-_ALONE = "alone"  # how a note begins that says that nobody was there
+_ALONE = "alone"  # how a note begins if nobody else used the machine
 
 
 class Known(Protocol):
-    """What a ledger knows of the trials of a study."""
+    """What a ledger knows about the trials of a study."""
 
     @property
     def courses(self) -> Sequence[Course]:
@@ -55,22 +55,22 @@ def company(course: Course, metric: str) -> str:
 
 
 def was_alone(course: Course, metric: str) -> bool:
-    """Whether a trial's metric was measured again with nobody beside it, so that its first value does not count."""
+    """Whether a trial's metric was measured again alone, so that its first value does not count."""
     return str(course.notes.get(how_measured(metric), "")).startswith(_ALONE)
 
 
 def alone_metrics(problem: Problem) -> list[str]:
-    """The constraints that are to be measured alone, by metric."""
+    """The metrics of the constraints to be measured alone."""
     return [constraint.metric for constraint in problem.constraints if constraint.alone]
 
 
 def may_fall(problem: Problem, founding: Mapping[str, Any]) -> bool:
-    """Whether the best of a study may be found to break its limit: some limit is to be measured alone, or was once."""
+    """Whether the best of a study may be found to break its limit: some limit has `alone=True`, or began with it."""
     return bool(alone_metrics(problem)) or any(one.get("alone") for one in founding.get("constraints", ()))
 
 
 def was_crowded(problem: Problem, known: Known, number: int, step: int) -> bool:
-    """Whether a checkpoint has to be measured again: others ran beside its trial, or its metric says so."""
+    """Whether a checkpoint has to be measured again: other trials ran beside its own, or a note says so."""
     if (number, step) in known.remeasured.places:
         return False
     course = known.courses[number]
@@ -81,9 +81,9 @@ def was_crowded(problem: Problem, known: Known, number: int, step: int) -> bool:
 
 
 def nearest_broken(problem: Problem, known: Known, alone: Collection[str]) -> tuple[int, Checkpoint] | None:
-    """The checkpoint nearest to its limits, and its trial, of those that break only limits that are measured `alone`.
+    """The trial and checkpoint nearest to the limits, among those that break only limits that are measured `alone`.
 
-    None if there is none, or if a nearer one was measured again and breaks its limits still: so would this one.
+    None if there is none, or if the nearest was measured again and still breaks its limits: the others would too.
     """
     least, nearest = math.inf, None
     again = {place for place, _ in known.remeasured.places}
@@ -98,7 +98,7 @@ def nearest_broken(problem: Problem, known: Known, alone: Collection[str]) -> tu
 
 
 def _breaks_only(problem: Problem, one: Checkpoint, metrics: Collection[str]) -> bool:
-    """Whether all limits were measured at a checkpoint, and it breaks none but those of some metrics."""
+    """Whether a checkpoint has all limits measured and breaks none except those on some metrics."""
     limits = [each for each in each_value(problem, one) if each[0].has_limit]
     return all(
         value is not None and (constraint.metric in metrics or excess(constraint, value, error) <= 0.0)
@@ -121,11 +121,11 @@ class Twice(NamedTuple):
     was_error: float | None
     value: float
     error: float | None
-    company: str  # who used the machine the second time; empty if nobody is known to
+    company: str  # who else used the machine the second time; empty if nobody is known to
 
     @property
     def counts(self) -> bool:
-        """Whether the second value takes the place of the first: if others were there, only one that is no worse."""
+        """Whether the second value replaces the first; if others used the machine, only if it is no worse."""
         first, second = bound(self.constraint, self.was, self.was_error), bound(self.constraint, self.value, self.error)
         return not self.company or self.constraint.sign * (second - first) <= 0.0
 
@@ -135,7 +135,7 @@ class Twice(NamedTuple):
         return self.counts and excess(self.constraint, self.value, self.error) > 0.0
 
     def note(self, step: int) -> str:
-        """What the trial's notes say of a second value that does not count."""
+        """The trial's note on a second value that does not count."""
         return f"again at step {step}, {self.company}: {number(self.value)}, so it keeps {number(self.was)}"
 
     def __str__(self) -> str:
@@ -151,7 +151,7 @@ class Twice(NamedTuple):
 def newer(
     event: Remeasured, values: Sequence[float | None], errors: Sequence[float | None]
 ) -> tuple[tuple[Any, ...], tuple[float | None, ...]]:
-    """The values and errors of the checkpoint of an event, as they are after it; no errors if all are unknown."""
+    """The values and errors of a checkpoint after its second measurement; no errors if all are unknown."""
     before = zip(values, errors or (None,) * len(values), strict=True)
     rows = zip(before, zip(event.values, event.errors, strict=True), strict=True)
     both = [old if new[0] is None else new for old, new in rows]
@@ -160,10 +160,10 @@ def newer(
 
 
 class SecondMeasurements:
-    """What a log says was measured again.
+    """The second measurements in a log.
 
-    What an event says of its whole trial is by the limits of its time. To judge `again`, by other limits, trials that
-    were measured again, their reports are kept.
+    An event sums up its whole trial by the limits of its time. To judge such trials by other limits later, list them in
+    `again`: their reports are then kept.
     """
 
     def __init__(self, events: Iterable[Remeasured] = (), *, again: Iterable[int] = ()) -> None:
@@ -172,24 +172,24 @@ class SecondMeasurements:
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """The trial and step of each."""
+        """The trial and step of each second measurement."""
         return [(event.number, event.step) for event in self.events]
 
     def of(self, number: int) -> list[Remeasured]:
-        """Those of one trial."""
+        """The second measurements of one trial."""
         return [event for event in self.events if event.number == number]
 
     def still(self) -> SecondMeasurements:
-        """A copy that does not move with this one."""
+        """A snapshot, without the kept reports."""
         return SecondMeasurements(self.events)
 
     def keep(self, batch: Reported) -> None:
-        """Keep reports that are to be judged again."""
+        """Keep a batch of reports if its trial is to be judged again."""
         if batch.number in self._batches:
             self._batches[batch.number].append(batch)
 
     def add(self, problem: Problem, course: Course, event: Remeasured) -> Course:
-        """Take in an event: its trial as it is now."""
+        """Add an event; return its trial's course after it."""
         self.events = (*self.events, event)
         batches = self._batches.get(event.number)
         if batches is not None:
@@ -199,14 +199,14 @@ class SecondMeasurements:
         return replace(course, checkpoint=event.checkpoint, peak=event.peak, late=event.late, notes=notes)
 
     def corrected(self, problem: Problem, batches: Iterable[Reported]) -> list[Reported]:
-        """Reports as they count: by the constraints in force, and with the newer values."""
+        """Reports with the newer values, fitted to the constraints in force."""
         return [fitted(_corrected(batch, self.of(batch.number)), problem) for batch in batches]
 
 
 def with_sums(problem: Problem, batches: Iterable[Reported], events: Sequence[Remeasured]) -> Remeasured:
-    """The last of a trial's second measurements, with what they make of its reports, by the limits of a problem.
+    """The last of a trial's second measurements, with the sums of the trial's corrected reports under some limits.
 
-    That is the checkpoint that stands for the trial, its peak and its late check. Events have the log's columns.
+    The sums are the checkpoint that stands for the trial, its peak and its late check. Events have the log's columns.
     """
     course = Course({}, 0, 0.0)
     for batch in batches:
@@ -217,7 +217,7 @@ def with_sums(problem: Problem, batches: Iterable[Reported], events: Sequence[Re
 
 
 def _corrected(batch: Reported, events: Sequence[Remeasured]) -> Reported:
-    """A batch with the newer values in the rows that measured them before; all have the log's columns."""
+    """A batch with the newer values in the rows that measured them first; batch and events have the log's columns."""
     if not any(event.step in batch.step for event in events):
         return batch
     values, errors = batch.values.copy(), batch.error_table()

@@ -1,4 +1,4 @@
-"""The workers of a study that this process answers for: their leases, and the news that each has not seen."""
+"""The workers of a study that this process is responsible for: their leases, and the news that each has not seen."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fairway.engine.log import Leases
 from fairway.errors import StorageError
 from fairway.problem import Problem
 
-_MOST_NEWS = 65536  # bytes at a time: what any connection that is free takes without waiting
+_MOST_NEWS = 65536  # bytes at a time: any idle connection takes this much without waiting
 
 
 _MOST_UNHEARD = 256  # events of its own that a worker keeps before it hears that they are in the log
 
 
 class Rejudged(NamedTuple):
-    """What a referee knows by other limits; a further worker adds those of its own acts that it does not cover."""
+    """What the owner's referee knows by new limits; a further worker adds those of its own acts it does not cover."""
 
     problem: Problem
     known: Mapping[str, Any]
@@ -30,7 +30,7 @@ class Rejudged(NamedTuple):
 class _Unseen(NamedTuple):
     """An event that some further worker has not seen."""
 
-    position: int  # of the log, once it is replayed
+    position: int  # of the log, after the event
     event: bytes
 
 
@@ -49,7 +49,7 @@ class Roster:
         return self._news.keys()
 
     def attend(self, worker: int) -> None:
-        """Show others that a worker of this process lives."""
+        """Show others that a worker of this process is alive."""
         if self._leases is not None:
             self._leases.attend(worker)
 
@@ -67,11 +67,11 @@ class Roster:
                 self._leases.leave(worker)
 
     def lost(self, workers: Collection[int]) -> set[int]:
-        """Those of others' workers that live no more, or have not been heard of for too long."""
+        """Those of these workers that are dead, or have been silent for too long."""
         return self._leases.lost(workers) if self._leases is not None and workers else set()
 
     def renew(self) -> None:
-        """Show others that the workers of this process still live."""
+        """Show others that the workers of this process are still alive."""
         if self._leases is not None:
             self._leases.renew()
 
@@ -89,7 +89,7 @@ class Roster:
             self.written[event.worker] = last_act(event)
 
     def start_again(self, position: int, rejudged: Rejudged) -> None:
-        """Keep what is known by other limits for every further worker, in place of all that it has not seen."""
+        """Replace the news of every further worker with what is known under new limits."""
         if self._news:
             unseen = _Unseen(position, pickle.dumps(rejudged))
             for events in self._news.values():
@@ -97,14 +97,14 @@ class Roster:
                 events.append(unseen)
 
     def has_news(self, worker: int) -> bool:
-        """Whether others wrote what a further worker has not seen, or it has kept many of its own events."""
+        """Whether others wrote events that a further worker has not seen, or it has kept many of its own."""
         return bool(self._news.get(worker)) or self._unheard.get(worker, 0) > _MOST_UNHEARD
 
     def news(self, worker: int, position: int) -> tuple[list[bytes], int, int]:
-        """What a further worker has not seen, pickled, as much as it can take; the log position that it reaches.
+        """The events that a further worker has not seen, the log position that they reach, and its last act in the log.
 
-        And the last act of the worker that is in the log. `position` is the one up to which everything has been
-        published.
+        The events are pickled, and no more than its connection takes at a time. `position` is the one up to which
+        everything has been published.
         """
         unseen, events, size, reached = self._news[worker], [], 0, position
         while unseen and size < _MOST_NEWS:

@@ -1,7 +1,7 @@
-"""Writes the checkpoints of one trial, in whichever process it runs, so that no other ever sees half of one.
+"""Writes the checkpoints of one trial, in whichever process it runs, so that no other process ever sees half of one.
 
-A checkpoint is written under a name of its own and then renamed: what a kill leaves behind is never taken for one.
-If the disk fails, the checkpoint is lost, but neither the trial nor the search.
+A checkpoint is written under a temporary name and then renamed, so a partial one that a kill leaves behind is never
+taken for a checkpoint. If the disk fails, only the checkpoint is lost; the trial and the search continue.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class Name(NamedTuple):
-    """What the name of a checkpoint says."""
+    """The parts of a checkpoint's name."""
 
     number: int
     step: int
@@ -47,7 +47,7 @@ class Name(NamedTuple):
 
 
 def name_of(path: str | os.PathLike[str]) -> Name | None:
-    """What the name of a checkpoint, or of one half-written, says; None if fairway did not give it.
+    """The parts of a checkpoint's name, also of a half-written one; None if fairway did not give it.
 
     >>> name_of("models/trial-7-step-12-3f9a1c2e.pt")
     Name(number=7, step=12, token='3f9a1c2e')
@@ -97,7 +97,7 @@ class Saver:
 
     @property
     def _folder(self) -> Path:
-        """Where it saves; a path is made when it is needed, as most trials save nothing."""
+        """The folder to save in; the `Path` is made when it is needed, as most trials save nothing."""
         return Path(self._place.folder)
 
     @property
@@ -106,7 +106,7 @@ class Saver:
         return there(self._last, self._folder) if self._last else None
 
     def found(self) -> tuple[int, Path] | None:
-        """The checkpoint to continue from, with its step: the latest that can be seen from here."""
+        """The checkpoint to continue from, with its step: the latest that this process can see."""
         for step, path in self._place.resumable:
             place = there(path, self._folder)
             if place is not None:
@@ -114,7 +114,7 @@ class Saver:
         return None
 
     def save(self, what: Written, step: int, suffix: str | None) -> Path | None:
-        """Write a checkpoint; None if the disk fails."""
+        """Write a checkpoint and return its path; None if the disk fails."""
         source = None if callable(what) else self._checked(what)
         suffix = self._suffix(source, suffix)
         final = self._folder / f"trial-{self._number}-step-{step}-{self._place.token}{suffix}"
@@ -133,7 +133,7 @@ class Saver:
         return final
 
     def _write(self, what: Written, part: Path) -> str:
-        """Write what is to be renamed; why the disk refused, or an empty string."""
+        """Write the checkpoint under its temporary name; return why the disk refused, or an empty string."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             delete(part)
@@ -144,7 +144,7 @@ class Saver:
         return self._call(what, part) if callable(what) else ""
 
     def _call(self, write: Callable[[Path], Any], part: Path) -> str:
-        """Have the user's function write; why the disk refused, or an empty string."""
+        """Have the user's function write; return why the disk refused, or an empty string."""
         try:
             write(part)
         except Exception as error:
@@ -199,7 +199,7 @@ def _copy(source: Path, part: Path) -> None:
 
 
 def _rename(part: Path, final: Path) -> str:
-    """Give a checkpoint its name; why the disk refused, or an empty string."""
+    """Give a checkpoint its final name; return why the disk refused, or an empty string."""
     try:
         if final.is_dir():  # saved twice at this step
             shutil.rmtree(final)
@@ -210,7 +210,7 @@ def _rename(part: Path, final: Path) -> str:
 
 
 def _is_full(folder: Path) -> bool:
-    """Whether a disk is full, whatever a library makes of that: torch raises a RuntimeError."""
+    """Whether the disk is full, whatever a library raises then: torch raises a RuntimeError."""
     try:
         return shutil.disk_usage(folder).free < _FULL
     except OSError:

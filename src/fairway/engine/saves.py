@@ -1,4 +1,4 @@
-"""The checkpoints that trials saved as files, as the log tells it: where each is, and what was measured there.
+"""The checkpoints that trials saved as files, according to the log: where each is, and what was measured there.
 
 A checkpoint may be saved before its report or after it. So the last reports of each running trial are kept at hand.
 """
@@ -28,14 +28,14 @@ class Save:
 
 
 class Saves:
-    """What is saved, by trial and step; in the order of saving."""
+    """The saved checkpoints, by trial and step, in the order of saving."""
 
     def __init__(self, saves: Iterable[Save] = (), latest: Iterable[Reported] = ()) -> None:
         self._saves: dict[int, dict[int, Save]] = {}
         self._latest = {event.number: event for event in latest}  # the last reports of each running trial
         for save in saves:
             self._saves.setdefault(save.number, {})[save.step] = save
-        self.version = 0  # changes with every change
+        self.version = 0  # rises with every change
 
     def __len__(self) -> int:
         return sum(map(len, self._saves.values()))
@@ -46,15 +46,15 @@ class Saves:
 
     @property
     def numbers(self) -> list[int]:
-        """The trials of which something is saved."""
+        """The trials that have a saved checkpoint."""
         return [*self._saves]
 
     def of(self, number: int) -> list[Save]:
-        """What a trial saved, in its order."""
+        """The checkpoints that a trial saved, in order."""
         return [*self._saves.get(number, {}).values()]
 
     def at(self, number: int, step: int) -> Save | None:
-        """What a trial saved at a step."""
+        """The checkpoint that a trial saved at a step; None if it did not."""
         return self._saves.get(number, {}).get(step)
 
     def path(self, number: int, step: int) -> Path | None:
@@ -69,7 +69,7 @@ class Saves:
     # What the log says
 
     def add(self, event: Saved) -> None:
-        """A checkpoint was saved."""
+        """Add a saved checkpoint."""
         saves = self._saves.setdefault(event.number, {})
         saves.pop(event.step, None)  # it is the latest now
         saves[event.step] = Save(event.number, event.step, event.path)
@@ -78,19 +78,19 @@ class Saves:
         self.version += 1
 
     def measure(self, event: Reported) -> None:
-        """A trial that runs reported."""
+        """Take in the reports of a running trial."""
         self._latest[event.number] = event
         if event.number in self._saves:
             self._match(event)
             self.version += 1
 
     def end(self, number: int) -> None:
-        """A trial ended."""
+        """Forget the reports of a trial that ended."""
         self._latest.pop(number, None)
         self.version += number in self._saves
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Checkpoints were deleted."""
+        """Remove checkpoints that were deleted."""
         gone = set(paths)
         for number in self.numbers:
             left = {step: save for step, save in self._saves[number].items() if save.path not in gone}
@@ -100,7 +100,7 @@ class Saves:
         self.version += 1
 
     def _match(self, event: Reported) -> None:
-        """Keep what was reported at the steps that were saved; a check that came later says more."""
+        """Attach reports to the checkpoints saved at the same steps; a late check replaces the earlier report."""
         saves = self._saves[event.number]
         for i, step in enumerate(event.step.tolist()):
             if step in saves:
@@ -115,7 +115,7 @@ class Saves:
 
     @classmethod
     def from_json(cls, plain: Sequence[Any]) -> Saves:
-        """What `to_json` took."""
+        """The saves that `to_json` wrote."""
         saves = [
             Save(number, step, path, measured and courses.checkpoint(measured))
             for number, step, path, measured in plain[0]

@@ -1,8 +1,8 @@
-"""What follows from the first events of a log, kept beside it, so that a long study opens without replaying them all.
+"""The state after the first events of a log, kept beside it, so that a long study opens without replaying them all.
 
-A snapshot is derived, and never a second truth. It says up to which position it reaches, how the event before that
-reads, and what its parts hash to. One that does not fit the log, or was made by another version of fairway, is not
-used, and the whole log is replayed. It holds JSON and plain arrays: reading one runs no code.
+A snapshot is derived from the log, which stays the only truth. It says which position it reaches, identifies the event
+before that position, and has a hash of each of its parts. One that does not fit the log, or was made by another version
+of fairway, is not used, and the whole log is replayed. It holds JSON and plain arrays: reading one runs no code.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fairway.problem import Problem
 from fairway.space import Space
 
 VERSION = "6"
-"""Of what a snapshot says under its names; raise it when a stopper's state changes between releases."""
+"""Version of what the names in a snapshot mean; raise it when a stopper's state changes between releases."""
 
 _PLAIN = (
     *("workers", "opened", "counts", "last_stop", "last_failure", "ended", "train_saved_ns", "sums", "last_at"),
@@ -46,7 +46,7 @@ _EVENTS = ("verdicts", "searched", "carried")
 
 
 def keep(log: Log, position: int, ledger: Ledger, referee: Referee) -> bool:
-    """Keep what a log's first events led to; whether the log can, and all of it is plain."""
+    """Keep a snapshot of a log's first events; return False if the log cannot keep one, or not all of it is plain."""
     if not isinstance(log, Snapshots):
         return False
     try:
@@ -70,11 +70,11 @@ def keep(log: Log, position: int, ledger: Ledger, referee: Referee) -> bool:
 def restore(
     log: Log, space: Space, problem: Problem, seed: int = 0, referee: Referee | None = None
 ) -> tuple[Ledger, int]:
-    """A ledger from a log's snapshot, and the position that it reaches; an empty one and 0 if there is none that fits.
+    """A ledger from a log's snapshot, and the position that it reaches; an empty ledger and 0 if no snapshot fits.
 
-    A fresh referee learns what the snapshot's one knew. Without a referee, running trials come without their reports,
-    as in a summary, and the trials and columns are read when somebody looks at them: however many there are, a glance
-    at the study takes the same time.
+    A fresh referee learns what the snapshot's referee knew. Without a referee, running trials come without their
+    reports, as in a summary, and the trials and columns are read when they are needed: a glance at the study takes the
+    same time however many there are.
     """
     found = None
     if isinstance(log, Snapshots):
@@ -89,7 +89,7 @@ def restore(
 
 
 def _empty(parts: Mapping[str, bytes], space: Space, problem: Problem, seed: int) -> Ledger:
-    """A ledger to be filled, which judges by the limits that the snapshot was made by."""
+    """An empty ledger that judges by the limits in force when the snapshot was made."""
     changes = [from_json(event) for event, _ in json.loads(parts["ledger"])["changes"]]
     problem = Limits.of(changes[-1]).problem(problem) if changes else problem  # type: ignore[arg-type]
     return Ledger(space, problem, seed, judged_by=len(changes))
@@ -102,7 +102,7 @@ def _restored(
     whole: Callable[[], Ledger],
     referee: Referee | None,
 ) -> tuple[Ledger, int] | None:
-    """The ledger, filled, and the position; None if the snapshot does not fit. `whole` makes one for the whole log."""
+    """The filled ledger and its position; None if the snapshot does not fit. `whole` makes a fresh ledger."""
     head = json.loads(parts["head"])
     position = int(head["position"])
     mark = log.mark(position)
@@ -124,23 +124,23 @@ def _restored(
 
 
 class _Later:
-    """The parts of a snapshot that are read when somebody looks; what is gone by then follows from the log again."""
+    """The parts of a snapshot that are read when they are needed; parts that are gone by then are made from the log."""
 
     def __init__(
         self, log: Snapshots, head: Mapping[str, Any], parts: dict[str, bytes], whole: Callable[[], Ledger]
     ) -> None:
         self._log, self._digests, self._position = log, head["digests"], int(head["position"])
-        self._parts, self._whole = parts, whole  # those that were read; makes a ledger for the whole log
+        self._parts, self._whole = parts, whole  # parts read so far; makes a fresh ledger to replay the log
 
     def part(self, name: str) -> bytes:
-        """A part as it was when the snapshot was kept: the study may run on, and keep another one."""
+        """A part as it was when the snapshot was kept, even if the study has kept another snapshot since."""
         if name not in self._parts:
             found = self._log.kept([name]).get(name, b"")
             self._parts |= {name: found} if _digest(found) == self._digests[name] else self._made_again()
         return self._parts[name]
 
     def columns(self) -> Mapping[str, np.ndarray[Any, Any]]:
-        """What samplers see."""
+        """The columns that samplers see."""
         return _unarrays(self.part("columns"))
 
     def _made_again(self) -> dict[str, bytes]:
@@ -159,17 +159,17 @@ def _parts(ledger: Ledger) -> dict[str, bytes]:
 
 
 def _rules(referee: Referee) -> dict[str, Any]:
-    """What decides, besides reports, what a referee knows."""
+    """The settings that, besides reports, determine what a referee knows."""
     return {"stopper": states.to_json(referee.stopper), "contenders": referee.contenders is not None}
 
 
 def _made_of(ledger: Ledger) -> list[str]:
-    """What a snapshot of this version holds, by name: one that holds anything else is not used."""
+    """The names of everything in a snapshot of this version: one that holds anything else is not used."""
     return [__version__, VERSION, *_PLAIN, *_BESTS, *_EVENTS, *courses.NAMES, *ledger.columns.rows(), *KNOWN]
 
 
 def faults(log: Log, events: Sequence[Event], space: Space, problem: Problem) -> list[str]:
-    """What a log's snapshot says and the log does not, in sentences; a snapshot that is not used says nothing."""
+    """Sentences about where a log's snapshot differs from the log; none for a snapshot that is not used."""
     (found, position), whole = restore(log, space, problem), Ledger(space, problem)
     whole.extend(events[:position], lambda: events[:position])
     names = [] if _summary(found) == _summary(whole) else ["what it says of the study"]

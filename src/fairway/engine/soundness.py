@@ -1,7 +1,7 @@
-"""Whether an event from somebody's file is one: the types and shapes that everything else takes for granted.
+"""Checks that an event from a file has the types and shapes that all other code takes for granted.
 
-A file may be damaged or made by hand. What passes here and fits the events before it can be shown, judged and resumed;
-what does not becomes one sentence instead of a stray exception far from its cause.
+A file may be damaged or made by hand. An event that passes here and fits the events before it can be shown, judged and
+resumed; any other raises one clear sentence instead of a stray exception far from its cause.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 from fairway.errors import FairwayError, StorageError, UsageError
 from fairway.feasibility import Checkpoint
 
-_DEEPEST = 100  # levels of lists and mappings in one another
-_LARGEST = 2**63  # of whole numbers
-_LARGEST_NOTED = 10**4300  # in notes, which hold whatever JSON can be written with
-_LATEST = 250_000_000_000  # seconds: in the year 9892, near the last that a calendar has
+_DEEPEST = 100  # levels of nested lists and mappings
+_LARGEST = 2**63  # whole numbers must be below this
+_LARGEST_NOTED = 10**4300  # the same in notes, which hold whatever can be written as JSON
+_LATEST = 250_000_000_000  # seconds: in the year 9892, near the end of Python's calendar
 _STATUSES = ("completed", "stopped", "failed")
 _UNFIT = (ArithmeticError, AttributeError, FairwayError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -36,7 +36,7 @@ def check(event: Any) -> None:
 
 
 class fitting:  # noqa: N801 - used like a function; a generator would take three times as long, for every event
-    """Turn what replaying an event raises into one sentence: it does not fit those before it."""
+    """Turn what replaying an event raises into a `StorageError`: the event does not fit those before it."""
 
     __slots__ = ("_event",)
 
@@ -58,7 +58,7 @@ class fitting:  # noqa: N801 - used like a function; a generator would take thre
 
 
 def refuse_other_constraints(event: Any, least: int, most: int) -> None:
-    """Make sure that what the log says of a trial has as many columns as there were constraints at some time."""
+    """Raise a `StorageError` unless an event has a number of columns that the study had at some time."""
     right = not hasattr(event, "values") or least <= (np.shape(event.values) or (0,))[-1] <= most
     if hasattr(event, "checkpoint"):
         ends = [one for one in (event.checkpoint, event.peak, event.late) if one is not None]
@@ -87,7 +87,7 @@ def _check_columns(event: Any) -> None:
 
 @cache
 def _rules(kind: type[Any]) -> list[tuple[str, Callable[[Any], bool]]]:
-    """A test for each field of a kind of event, by its name or by what it is declared to be."""
+    """A test for each field of a kind of event, chosen by the field's name or its declared type."""
     chosen = [(item.name, _BY_NAME.get(item.name) or _BY_TYPE.get(str(item.type))) for item in fields(kind)]
     return [(name, sound) for name, sound in chosen if sound is not None]
 
@@ -105,7 +105,7 @@ def _is_place(value: Any) -> bool:
 
 
 def _is_time(value: Any) -> bool:
-    return _is_number(value) and abs(value) <= _LATEST  # NaN is not
+    return _is_number(value) and abs(value) <= _LATEST  # false for NaN
 
 
 def _is_mapping(value: Any) -> bool:
@@ -145,7 +145,7 @@ def _or_none(sound: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 def _is_deep(value: Any, *, largest: int = _LARGEST) -> bool:
-    """Whether lists and mappings lie too deep in one another for what reads them."""
+    """Whether lists and mappings are nested too deeply for their readers, or hold too large a whole number."""
     level = [value]
     for _ in range(_DEEPEST):
         level = [

@@ -1,7 +1,7 @@
 """The state of a stopper and of a referee as JSON, and back: numbers, texts, lists, and fairway's own small classes.
 
-Reading runs no code of anybody's: an object is made without calling its class, which must be one that this process has
-loaded from fairway's stoppers or engine. What is of another class, such as a stopper of the user's own, is refused.
+Reading runs no foreign code: an object is made without calling its class, which must be one that this process has
+loaded from fairway's stoppers or engine. An object of another class, such as a stopper of the user's own, is refused.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _LISTS = {"list": list, "tuple": tuple, "set": set}
 
 
 class NotPlainError(Exception):
-    """What is not to be written as JSON, or was not written by `to_json`."""
+    """A value cannot be written as JSON, or was not written by `to_json`."""
 
 
 def to_json(value: Any) -> Any:
-    """A state as JSON: plain values as they are, all else as a list that begins with its kind."""
+    """A state as JSON: plain values as they are, everything else as a list that begins with its kind."""
     kind = type(value)
     if kind in _PLAIN:
         return value
@@ -48,7 +48,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(data: Any) -> Any:
-    """What `to_json` took; raises `NotPlainError` for anything else."""
+    """The value that `to_json` wrote; raises `NotPlainError` for anything else."""
     if not isinstance(data, list):
         return data
     kind, *rest = data

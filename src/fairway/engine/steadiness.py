@@ -1,9 +1,9 @@
 """Limits that training does not change, such as a model's size: learned from checks that were paid for anyway.
 
-A limit is *steady* once a trial was checked for it again at twice the step or later, three times or more, if it never
-moved within a trial and differs between trials: a gap that is 0 in every untrained model proves nothing. Its value
-is then carried from one check of a trial to the trial's later reports, up to four times as far, where it is checked
-again. One check that finds it moved ends that for good. A report that may be the best is measured in any case.
+A limit is *steady* if its value never moved within a trial, was checked again in the same trial at twice the step or
+later at least three times, and differs between trials: a gap that is 0 in every untrained model proves nothing. A
+trial's value is then carried from a check to its later reports, up to four times the step of that check, and is checked
+again after that. One check that finds it moved ends that for good. A report that may be the best is measured anyway.
 
 What is known depends on which checks were seen, not on the order in which different trials' checks arrived.
 """
@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-_AGAIN = 2  # times later a check says something new
+_AGAIN = 2  # a check at this many times the last step says something new
 _WITNESSES = 3
-_CARRIED = 4  # times as far as it was checked
+_CARRIED = 4  # a value is carried up to this many times the step of its check
 
 
 class _Check(NamedTuple):
@@ -23,7 +23,7 @@ class _Check(NamedTuple):
 
 
 class Steadiness:
-    """What a referee knows of each constraint's changes.
+    """What a referee knows about how each constraint changes during training.
 
     >>> steadiness = Steadiness(1)
     >>> for trial in range(3):
@@ -37,11 +37,11 @@ class Steadiness:
         self.steady: list[int] = []
         self._moved = [False] * constraints
         self._witnesses = [0] * constraints
-        self._values: list[set[float]] = [set() for _ in range(constraints)]  # two of those that trials had
-        self._checks: dict[int, dict[int, _Check]] = {}  # the last of each running trial, by constraint
+        self._values: list[set[float]] = [set() for _ in range(constraints)]  # up to two different values
+        self._checks: dict[int, dict[int, _Check]] = {}  # by running trial and constraint: the last new one
 
     def learn(self, number: int, step: int, constraint: int, value: float) -> None:
-        """A constraint was checked."""
+        """Learn from one check of a constraint."""
         checks = self._checks.setdefault(number, {})
         last = checks.get(constraint)
         if last is not None and last.value != value:
@@ -67,5 +67,5 @@ class Steadiness:
         return {i: checks[i].value for i in self.steady if i in checks and step <= _CARRIED * checks[i].step}
 
     def forget(self, number: int) -> None:
-        """A trial has ended."""
+        """Forget the checks of a trial that has ended."""
         self._checks.pop(number, None)

@@ -1,4 +1,4 @@
-"""What the end of a trial says of its reports: summed up by whoever ends it, so that readers need not read them."""
+"""The sums of a trial's reports that its end carries, so that readers need not read the reports."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from fairway.engine.events import Reported, Told
 _JUDGED = ("checkpoint", "peak", "late")  # these depend on the limits
 _COUNTED = ("steps", "last_step", "total", "interval", "train_ns", "check_ns", "checks", "saved", "means", "halfway")
 _SUMS = (*_JUDGED, *_COUNTED)
-"""By the names that `Told` and `Course` share."""
+"""The names of the sums, which `Told` and `Course` share."""
 
 _SAID = ("number", "status", "reason", "at", "worker", "act", "revived", "notes", "traceback")
-"""What else an end says."""
+"""The other fields of an end."""
 
 SPENT = ("checks", "saved", "train_ns", "check_ns")
-"""Those that are added up over all trials."""
+"""The sums that are added up over all trials."""
 
 
 def summed_end(
     told: Told, course: Course, batch: Reported | None, added: Mapping[str, Any] | None, *, judged_by: int
 ) -> Told:
-    """The end of a trial with the sums of its reports: `added` is what they are once its last batch is added."""
+    """The end of a trial with the sums of its reports; `added` has the sums with its last batch included."""
     known = {name: getattr(course, name) if added is None else added[name] for name in _SUMS}
     stopped = course.stop_reason if batch is None else batch.stop_reason
     left = 0 if stopped is None or known["total"] is None else known["total"] - known["last_step"]
@@ -32,10 +32,10 @@ def summed_end(
 
 
 def take_end(course: Course, told: Told, *, judged_by: int) -> None:
-    """Let a trial be what its end says, but for what that judged by other limits, if its reports are known."""
+    """Apply an end to its trial, except for what it judged by other limits, if the trial's reports are known."""
     course.status, course.reason, course.notes = told.status, told.reason, {**course.notes, **told.notes}
     course.ended, course.traceback = told.at, told.traceback
-    older = {name: getattr(course, name) for name in ("means", "late", "last_step", "halfway")}  # in its reports alone
+    older = {name: getattr(course, name) for name in ("means", "late", "last_step", "halfway")}  # older ends lack these
     judged_otherwise = told.limits != judged_by and course.steps == told.steps
     for name in _COUNTED if judged_otherwise else _SUMS:
         setattr(course, name, getattr(told, name) or older.get(name, getattr(told, name)))

@@ -1,8 +1,8 @@
-"""What a referee knows of tracked metrics: what trials aim at, where they are, and the front.
+"""What a referee knows about tracked metrics: what trials aim at, where they are, and the front.
 
-A trial is where its last check found it, or else where it aims at. The stopper compares it with trials near that place.
-A check is paid for where the checkpoint would be on the front at that place; once training has doubled since the last
-check, so that the place is known; and at the last step, whatever its loss.
+A trial's place is what its last check measured or, before that, what it aims at. The stopper compares it with trials
+near that place. A check is paid for if the checkpoint would be on the front at that place; if training has doubled
+since the last check, to learn the new place; and at the last step, whatever its loss.
 
 What is known depends on which reports were seen, not on the order in which different trials' reports arrived.
 """
@@ -17,11 +17,11 @@ from fairway.engine.front import Front, Mark
 from fairway.engine.measurement import Observation
 from fairway.problem import Problem
 
-_AGAIN = 2  # times later, a check tells a new place
+_AGAIN = 2  # at this many times the step of the last check, the place is unknown again
 
 
 class Place(NamedTuple):
-    """Where a trial is among the tracked metrics, by sign, since a step."""
+    """A trial's tracked metrics, times their signs, and the step at which they were measured."""
 
     values: tuple[float, ...]
     step: int
@@ -44,7 +44,7 @@ class Tracked:
         self.front = Front()
 
     def place(self, problem: Problem, number: int) -> tuple[float, ...]:
-        """Where a trial is."""
+        """A trial's place: what its last check measured, or else what it aims at."""
         place = self.places.get(number)
         return self._aim(problem, number) if place is None else place.values
 
@@ -53,12 +53,12 @@ class Tracked:
         return math.inf if self.is_lost(number, step) else self.front.best(self.places[number].values)
 
     def is_lost(self, number: int, step: int) -> bool:
-        """Whether nobody knows where a trial is: its training has doubled since its last check."""
+        """Whether a trial's place is unknown: it was never checked, or its training has doubled since."""
         place = self.places.get(number)
         return place is None or step >= _AGAIN * place.step
 
     def learn(self, problem: Problem, number: int, row: Observation) -> None:
-        """Take in a report, if it measured every tracked metric."""
+        """Learn from a report, if it measured every tracked metric."""
         columns = zip(problem.constraints, row.values, strict=True)
         values = [math.nan if value is None else one.sign * value for one, value in columns if not one.has_limit]
         if any(map(math.isnan, values)) or row.provisional:
@@ -68,10 +68,10 @@ class Tracked:
             self.front.add(Mark(row.loss, tuple(values), number, row.step))
 
     def finish(self, number: int) -> None:
-        """A trial has ended."""
+        """Forget the place of a trial that has ended."""
         self.places.pop(number, None)
 
     def _aim(self, problem: Problem, number: int) -> tuple[float, ...]:
-        """What a trial aims at, by sign; infinity is no limit."""
+        """What a trial aims at, times the signs; infinity means no limit."""
         aim = self.aims.get(number, {})
         return tuple(one.sign * aim.get(one.metric, one.threshold) for one in problem.tracked)

@@ -1,6 +1,6 @@
-"""The price of a limit: the best objective as a function of it, and the checkpoints that carry that curve.
+"""The price of a limit: the best objective as a function of the limit, and the checkpoints on that curve.
 
-A limit is compared as `feasibility` does: times the sign of its constraint, a lower one is tighter. As a limit is
+As in `feasibility`, limits are times the sign of their constraint, so that a lower one is tighter. As a limit is
 loosened, the best loss can only fall; it falls where a better checkpoint begins to keep the limit.
 """
 
@@ -19,8 +19,8 @@ from fairway.engine.checkpoints import Checkpoints
 from fairway.problem import Problem
 from fairway.text import named, number
 
-_LOOSER, _TIGHTER = 0.2, 0.1  # of a limit: how far the sentence moves it
-_SMALL, _LARGE = 1e-6, 1e9  # limits that are written without a power of ten
+_LOOSER, _TIGHTER = 0.2, 0.1  # how far the sentence moves a limit, as a share of it
+_SMALL, _LARGE = 1e-6, 1e9  # limits between these are written without a power of ten
 
 
 class Steps(NamedTuple):
@@ -28,10 +28,10 @@ class Steps(NamedTuple):
 
     at: NDArray[np.float64]  # (k,): the limit, times its sign
     loss: NDArray[np.float64]  # (k,): the best from there on
-    row: NDArray[np.intp]  # (k,): the checkpoint that carries it
+    row: NDArray[np.intp]  # (k,): the checkpoint that has this loss
 
     def best(self, limit: float) -> float | None:
-        """The best loss at a limit, times its sign; None if nothing keeps it."""
+        """The best loss at a limit (times its sign); None if nothing keeps the limit."""
         place = int(np.searchsorted(self.at, limit, side="right"))
         return float(self.loss[place - 1]) if place else None
 
@@ -58,9 +58,9 @@ class TradeOff:
         self._possible = feasibility.least_limits(problem, *columns, unpaid=-math.inf)
 
     def steps(self, i: int, *, possible: bool = False) -> Steps:
-        """The best loss as a function of the i-th limit, while the others stay; or what might be the best.
+        """The best loss as a function of the i-th limit, while the others stay.
 
-        `possible` counts a limit that was not measured as kept.
+        With `possible`, a limit that was not measured counts as kept: this is the best that might be there.
         """
         least = self._possible if possible else self._known
         others = np.arange(len(self.limits)) != i
@@ -69,14 +69,14 @@ class TradeOff:
         lowest = np.minimum.accumulate(np.append(math.inf, self.loss[rows]))
         rows = rows[lowest[1:] < lowest[:-1]]
         at = least[rows, i]
-        last = np.append(at[1:] != at[:-1], True)[: len(rows)]  # of several that begin at one limit, the best
+        last = np.append(at[1:] != at[:-1], True)[: len(rows)]  # of several at the same limit, the best
         return Steps(at[last], self.loss[rows[last]], rows[last])
 
     def front(self, most: int, *, possible: bool = False) -> NDArray[np.intp]:
-        """Checkpoints of which no other is as good in the objective and every limit, in the order of `what_if`.
+        """The checkpoints for which no other is as good in the objective and every limit, in the order of `what_if`.
 
-        With `possible`, of those with a limit that was not measured, which counts as kept. If there are more than
-        `most`, those that carry the curve of one limit come first, and then those with the best objective.
+        With `possible`, only those with a limit that was not measured, which counts as kept. If there are more than
+        `most`, those on the curve of one limit are chosen first, and then those with the best objective.
         """
         least = self._possible if possible else self._known
         wanted = ~self.table.paid.all(axis=1) if possible else self.table.paid.all(axis=1)
@@ -110,7 +110,7 @@ class TradeOff:
         return np.where(np.isinf(best), math.nan, best)
 
     def neighbours(self, i: int) -> list[float]:
-        """A looser and a tighter i-th limit in few digits, not beyond those at which something changes."""
+        """A looser and a tighter i-th limit in few digits, no further than where the best still changes."""
         constraint, steps = self.problem.constraints[i], self.steps(i)
         if not constraint.has_limit:
             return []
@@ -123,7 +123,7 @@ class TradeOff:
         return [float(f"{constraint.threshold + constraint.sign * move:.12g}") for move in moves]
 
     def in_words(self, i: int) -> str:
-        """What moving the i-th limit would bring, or what is on the front of a tracked metric; empty if unknown."""
+        """In words, what moving the i-th limit would change, or a tracked metric's front; empty if unknown."""
         constraint, steps = self.problem.constraints[i], self.steps(i)
         if not len(steps.at):
             return ""
@@ -172,7 +172,7 @@ class TradeOff:
 
 
 def _rounded_up(distance: float) -> float:
-    """A distance in two digits, not less than it is.
+    """A distance rounded up to two digits.
 
     >>> _rounded_up(0.0613), _rounded_up(0.02)
     (0.062, 0.02)
@@ -184,7 +184,7 @@ def _rounded_up(distance: float) -> float:
 
 
 def _said(limits: Sequence[float]) -> list[str]:
-    """Limits with as many decimals as the one with the most, and at least two below 1.
+    """Limits as text, all with as many decimals as the one that needs the most, and at least two below 1.
 
     >>> _said([0.1, 0.12]), _said([9.0, 10.8]), _said([1e-9, 2e-9])
     (['0.10', '0.12'], ['9.0', '10.8'], ['1e-09', '2e-09'])

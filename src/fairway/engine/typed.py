@@ -1,7 +1,7 @@
-"""A trial's parameters with their types: `trial.int("depth")` is an `int` to a type checker, and checked when it runs.
+"""A trial's parameters with their types: `trial.int("depth")` is an `int` to a type checker, and checked at run time.
 
-`trial.params["depth"]` is `Any` to a type checker, which goes everywhere and helps nowhere. The methods are named like
-the types that they return, which is why these are spelled out here.
+`trial.params["depth"]` is `Any` to a type checker, which then checks nothing. The methods are named like the types that
+they return, so this module has to spell the types as `builtins.int` and so on.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TypedParams:
         return builtins.float(value)
 
     def str(self, name: builtins.str) -> builtins.str:
-        """A parameter that is a text."""
+        """A parameter that is a string."""
         value = self._param(name)
         if not isinstance(value, builtins.str):
             raise self._of_another_kind(name, "a text")

@@ -13,14 +13,14 @@ from fairway.terminators.terminator import Terminator, Verdict
 
 
 class Verdicts:
-    """Asks the terminator of one owner, and writes what it says; without a terminator there is nothing to say."""
+    """Asks the terminator of one owner, and writes its verdicts; without a terminator it does nothing."""
 
     def __init__(self, terminator: Terminator | None, journal: Journal) -> None:
         self._terminator, self._journal = terminator, journal
         self._judging = threading.Lock()  # one verdict at a time
 
     def ask(self) -> Verdict | None:
-        """Have the terminator look at what has finished, and write its verdict; None if it is not asked."""
+        """Ask the terminator about the trials that have finished, and write its verdict; None if it is not asked."""
         terminator, journal = self._terminator, self._journal
         if terminator is None or not self._judging.acquire(blocking=False):
             return None
@@ -30,7 +30,7 @@ class Verdicts:
                 last = next((said for said in reversed(journal.ledger.verdicts) if self._is_mine(said)), None)
             if last is not None and len(history) < last.finished + terminator.pause(last.finished):
                 return None
-            verdict = terminator.check(history.first(len(history)).aimed({}))  # what is running must not matter
+            verdict = terminator.check(history.first(len(history)).aimed({}))  # running trials must not matter
             if not isinstance(verdict, Verdict) or not isinstance(verdict.stop, bool | np.bool_):
                 raise UsageError(f"{terminator!r} said {verdict!r}: a Verdict(stop, reason, ...) is expected")
             reason = str(verdict.reason) or "the terminator said so"
@@ -42,10 +42,10 @@ class Verdicts:
         return verdict
 
     def since(self, first: int) -> list[Judged]:
-        """The verdicts of this terminator, also to other owners that have the same, from a place in the log on."""
+        """The verdicts of this terminator, or of another owner's equal one, after the log's first `first` verdicts."""
         return [said for said in self._journal.ledger.verdicts[first:] if self._is_mine(said)]
 
     def _is_mine(self, said: Judged) -> bool:
-        """Whether a verdict is that of a terminator like this one."""
+        """Whether a verdict comes from a terminator equal to this one."""
         terminators = self._journal.ledger.terminators
         return bool(terminators.get(said.worker) == terminators[self._journal.referee.worker])

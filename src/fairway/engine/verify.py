@@ -1,7 +1,7 @@
 """Makes every ruling of a study again from its log, the terminator's verdicts included, and compares.
 
 Each worker's referee is rebuilt and asked again: before each of its acts it learns what others had written up to the
-position that the worker had seen. A decision that was taken on stale knowledge is checked against that knowledge.
+position that the worker had seen. So a decision that was made on stale knowledge is checked against that knowledge.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from fairway.stoppers.stopper import Stopper
 
 @dataclass
 class Verification:
-    """What verifying a log came to: how many rulings were made again, and what did not agree."""
+    """The result of verifying a log: how many rulings were made again, and which did not agree."""
 
     rulings: int = 0
     unchecked: int = 0  # verdicts of a terminator of the user's own, or in a space whose conditions are functions
     faults: list[str] = field(default_factory=list)
     dropped: int = 0  # events that a repair left out
-    groundless: int = 0  # rulings that come out differently without them
+    groundless: int = 0  # rulings that come out differently, perhaps because of that
 
     def expect(self, *, holds: bool, otherwise: str) -> None:
-        """Note a fault, unless it holds, or may rest on what a repair left out."""
+        """Note a fault if a ruling does not hold; if a repair left events out, only count it as groundless."""
         if not holds and self.dropped:
             self.groundless += 1
         elif not holds:
@@ -69,11 +69,11 @@ class _Act(NamedTuple):
     seen: int  # the log position that the worker knew
     kind: Literal["begin", "pay", "rule", "finish"]
     event: Reported | Told
-    row: int  # of a Reported, where it pays or rules
+    row: int  # of a `Reported`, if the act pays or rules
 
 
 def verify(events: Sequence[Event]) -> Verification:
-    """Check every interval, payment, verdict and reason in a log, and that what it started from can be read."""
+    """Check every interval, payment, verdict and reason in a log, and that the studies it started from can be read."""
     result = Verification(dropped=sum(isinstance(event, Dropped) for event in events))
     founding = next((event.config for event in events if isinstance(event, Opened)), {})
     for position, event in enumerate(events):
@@ -103,7 +103,7 @@ def _first(events: Sequence[Event], n: int) -> Sequence[Event]:
 
 
 def _judge_again(events: Sequence[Event], result: Verification) -> None:
-    """Ask each worker's terminator again; one of the user's own, or of a space with functions, cannot be asked here."""
+    """Ask each worker's terminator again, unless it is the user's own or the space has functions as conditions."""
     opened = [event for event in events if isinstance(event, Opened)]
     identities = {event.worker: Identity.from_json(event.config) for event in opened}
     worded = {event.worker for event in opened if event.config.get("wording") == WORDING}
@@ -141,7 +141,7 @@ def _judge_again(events: Sequence[Event], result: Verification) -> None:
 
 
 def _certify_again(events: Sequence[Event], result: Verification) -> None:
-    """Derive what was to be tested from the log before it, and make the tests again from what the rows said."""
+    """Derive each certification's candidates again from the log before it, and repeat the tests from their evidence."""
     problem, certifications, problems = None, list[Certification](), list[Problem]()
     for i, event in enumerate(events):
         if isinstance(event, Opened):
@@ -180,7 +180,7 @@ def _certify_again(events: Sequence[Event], result: Verification) -> None:
 
 
 def _sum_again(events: Sequence[Event], result: Verification) -> None:
-    """Find the best again, where it was measured again, and what that made of its trial."""
+    """For each second measurement, find the best at that time again, and sum up its trial again."""
     found = [event for event in events if isinstance(event, Remeasured)]
     first = next((event for event in events if isinstance(event, Opened)), None)
     if not found or first is None:
@@ -215,7 +215,7 @@ def _read_copies(events: Sequence[Event]) -> None:
 
 
 def _alike(one: float, other: float, scale: float) -> bool:
-    """Whether two numbers are the same but for how an optimizer ends on another machine, or next to nothing."""
+    """Whether two numbers agree within 2%, or 0.1% of `scale`: an optimizer may end elsewhere on another machine."""
     nothing = 1e-3 * scale if math.isfinite(scale) else 0.0
     return math.isclose(one, other, rel_tol=0.02, abs_tol=nothing) or math.isnan(one) and math.isnan(other)
 
@@ -239,7 +239,7 @@ def _acts(worker: int, events: Sequence[Event]) -> list[_Act]:
 
 
 class _Worker:
-    """One worker's referee, made again."""
+    """One worker's referee, rebuilt."""
 
     def __init__(
         self,
@@ -252,18 +252,18 @@ class _Worker:
         may_fall: bool,
     ) -> None:
         self._worker, self._result = worker, result
-        self._worded = worded  # its reasons are worded as today's
+        self._worded = worded  # its reasons have today's wording
         self._referee = Referee(problem, stopper, may_fall=may_fall)
         self._acts: list[_Act] = []  # made so far
         self._paces = defaultdict[int, Pace](lambda: Pace(None, 1, at_end=False))  # by trial
         self._stops: dict[int, str] = {}  # the stopper's reasons, by trial
 
     def verify(self, events: Sequence[Event], since: int) -> None:
-        """Make every act again; the worker joined at a position, and knew the limits of that moment."""
+        """Make every act again; the worker joined at position `since`, and knew the limits in force then."""
         replayed, before = 0, last_change(events[:since])
         rows: dict[int, list[Observation]] = {}  # by event
         for event in events:
-            if isinstance(event, Asked):  # a worker knows from the beginning of its trial on what that aims at
+            if isinstance(event, Asked):  # a worker knows from the start what its trial aims at
                 self._referee.replay(event)
         for act in _acts(self._worker, events):
             seen = min(act.seen, len(events))
@@ -295,7 +295,7 @@ class _Worker:
                 self._rule(event, act.row, observed[act.row])
 
     def _judge_again(self, events: Sequence[Event]) -> None:
-        """Learn everything again by the limits of the last of these events: what others wrote, what this worker did."""
+        """Learn everything again by the limits that the last event sets: what others wrote, what this worker did."""
         change = events[-1]
         assert isinstance(change, LimitsChanged)
         problem = Limits.of(change).problem(self._referee.problem)
@@ -308,10 +308,10 @@ class _Worker:
         for remeasured in again:
             self._referee.replay(remeasured)
         self._referee.restart_stopper()
-        self._act_again(problem, [act for act in self._acts if id(act.event) not in known])  # before it heard of that
+        self._act_again(problem, [act for act in self._acts if id(act.event) not in known])  # before it heard of it
 
     def _act_again(self, problem: Problem, acts: Sequence[_Act]) -> None:
-        """Learn by another problem what this worker did."""
+        """Learn this worker's rulings and ends again, by another problem."""
         rows: dict[int, list[Observation]] = {}
         for act in acts:
             if isinstance(act.event, Told):
@@ -331,7 +331,7 @@ class _Worker:
         self._result.expect(holds=same, otherwise=wrong)
 
     def _would_pay(self, number: int, row: Observation, *, lazy: bool) -> bool:
-        """Whether the referee pays at a row, by the rule that the trial asked."""
+        """Whether the referee would pay at a row, by the same rule that the trial asked."""
         constraints = self._referee.problem.constraints
         columns = zip(constraints, row.values, row.errors or self._referee.unmeasured, row.prices, strict=True)
         broken = any(
@@ -350,7 +350,7 @@ class _Worker:
         if row.payment is None:
             unfounded = any(price > 0 for price in row.prices)
             self._result.expect(holds=not unfounded, otherwise=f"{where}: constraints were paid for without a decision")
-            # Which checkpoint waits for the end is not in the log, so only pays on the way can be missed.
+            # The log does not say which checkpoint waits for the end, so only payments before the end can be missed.
             if not self._paces[number].at_end and not unfounded:
                 missed = self._would_pay(number, row, lazy=SAVED in row.prices)
                 wrong = f"{where}: constraints were not paid for, and should have been"

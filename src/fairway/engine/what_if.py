@@ -1,7 +1,7 @@
-"""What the best checkpoint would be under other limits, from what was measured alone; and how much of that is known.
+"""The best checkpoint under other limits, using only what was measured, and how much of that is unknown.
 
-A checkpoint of which some limit was never measured may be better than all that are known to keep the limits. It counts
-as unknown if no limit that was measured is violated.
+A checkpoint with a limit that was never measured may be better than all that are known to keep the limits. It counts as
+unknown if no limit that was measured is violated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fairway.errors import UsageError
 from fairway.problem import Constraint, Problem, Track
 from fairway.text import counted, limit, measured, named, number, shown
 
-_LONGEST = 2000  # letters of the answer in a notebook
+_LONGEST = 2000  # the most characters of the answer in a notebook
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class WhatIf:
     """The best checkpoint under other limits: `study.what_if` returns it, and `print` says it in words.
 
     `best` is None if no checkpoint is known to keep the limits of `problem`. `best_now` is the best under the study's
-    own limits. `unknown` of all `checkpoints` could be better than `best`, because a limit was never measured there;
-    `unknown_best` is the best objective among them.
+    own limits. Of all `checkpoints`, `unknown` could be better than `best`, because a limit was never measured there;
+    `unknown_best` is the best objective among these.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Maximize("auc"), [fw.AtMost("eod", 0.1)], seed=0)
@@ -134,7 +134,7 @@ def with_limits(problem: Problem, limits: Mapping[str, Any]) -> tuple[Problem, l
 
 
 def _moved(constraint: Constraint, threshold: Any) -> Constraint:
-    """A constraint with another limit, or as it is; one that is tracked gets a limit."""
+    """A constraint with another limit, or unchanged for None; one that is tracked gets a limit."""
     if threshold is None:
         return constraint
     if isinstance(constraint, Track):

@@ -169,7 +169,7 @@ class Decisions(Evidence):
         return bound
 
     def _least_p(self, constraint: Constraint, scale: float) -> float:
-        """That of the two smallest groups of a label: what others could give is no obstacle to them."""
+        """The least p-value of the two smallest groups of a label; larger groups are never the obstacle."""
         self._check(constraint)
         if self._per_row is not None:
             share = 0 if self._comparison == "difference" else 1

@@ -39,7 +39,7 @@ class Evidence(ABC):  # noqa: PLW1641 - equal by value and not hashable, as a li
         _KINDS[cls.kind] = cls
 
     def p_value(self, constraint: Constraint) -> float:
-        """How likely rows at least this good are, at most, if the population breaks the limit."""
+        """An upper bound of the probability of rows at least this good, if the population violates the limit."""
         p = self._p_value(_checked(constraint))
         return min(max(p, 0.0), 1.0) if p == p else 1.0  # noqa: PLR0124 - what is undefined is no evidence
 

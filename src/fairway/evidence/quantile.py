@@ -18,7 +18,7 @@ from fairway.rows import numbers
 
 
 class Quantile(Evidence):
-    """A quantile of independent measurements, such as the 95% slowest calls; no distribution is assumed.
+    """A quantile of independent measurements, such as the 0.95 quantile of call times; no distribution is assumed.
 
     With X of n times within the limit, p = P(Binomial(n, quantile) >= X), and the bound is one of the times. Times that
     were measured one after another depend on each other; spread them out.

@@ -23,8 +23,8 @@ class Resampled(Evidence):
     """A function of columns of rows, resampled: rows are drawn with replacement, or whole clusters of rows.
 
     p = (1 + resampled values at or beyond the limit) / (1 + resamples). A resample counts as beyond if the metric is
-    NaN there or divides by 0. If it is the same in all of them, they tell nothing of other rows, and p is 1; so do
-    fewer than 30 rows. The level is approximate. Use `Decisions` or `Mean` where they apply.
+    NaN there or divides by 0. If the metric is the same in all resamples, they say nothing about other rows, and p is
+    1; it is also 1 with fewer than 30 rows. The level is approximate. Use `Decisions` or `Mean` where they apply.
 
     >>> import fairway as fw
     >>> from fairway.evidence import Resampled

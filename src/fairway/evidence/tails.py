@@ -1,4 +1,4 @@
-"""Tails of means of independent [0, 1] variables, of which only the mean's limit is known.
+"""Tails of means of independent variables in [0, 1], for which only the mean's limit is known.
 
 | notation | meaning |
 | --- | --- |

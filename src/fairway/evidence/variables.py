@@ -20,7 +20,7 @@ class Variables(NamedTuple):
 
     @classmethod
     def of(cls, values: Array, weights: Array, clusters: NDArray[np.int64] | None) -> Variables:
-        """Of rows (n,); those of a cluster add up to one variable, so they may depend on each other in any way."""
+        """The variables of rows (n,); rows of a cluster add up to one, so they may depend on each other in any way."""
         if clusters is not None:
             _, place = np.unique(clusters, return_inverse=True)
             total = np.bincount(place, weights).astype(float)

@@ -54,7 +54,7 @@ class Library:
     folds: Callable[[Any], Sequence[Any] | None]  # the boosters of a cross-validation; None for one booster
 
     def file_name(self, number: int, seed: int, params: Mapping[str, Value], step: int, value: float | None) -> str:
-        """The name of a saved round; its hash tells studies apart that share a folder."""
+        """The name of a saved round; its hash tells apart studies that share a folder."""
         digest = hashlib.sha256(json.dumps([seed, dict(params), repr(value)], sort_keys=True).encode()).hexdigest()
         return f"trial{number}-round{step}-{digest[:12]}{self.suffix}"
 
@@ -123,7 +123,7 @@ class Rounds:
     def report(
         self, booster: Any, step: int, evaluated: Iterable[Evaluated], *, training: Collection[str], lasting: bool
     ) -> bool:
-        """Report a round; whether to stop the trial. `lasting`: later rounds do not change this one."""
+        """Report a round; returns whether to stop the trial. With `lasting`, later rounds do not change this one."""
         value, rounds = self._objective(list(evaluated), training), self._library.count(booster)
         self.value, self._booster, self._count_at[step] = value, booster, rounds
         offers: dict[str, Given] = {self.driver.problem.objective.metric: value}
@@ -211,7 +211,7 @@ class RowPredictor(ABC):
 
     @abstractmethod
     def _predict(self, booster: Any, rounds: int) -> Any:
-        """What the booster's own `predict` gives with so many rounds."""
+        """What the booster's own `predict` gives with this many rounds."""
 
 
 def best_model(

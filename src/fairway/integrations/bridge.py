@@ -54,7 +54,7 @@ class Bridge(Generic[Key]):
         return trial
 
     def begin(self, key: Key, params: Mapping[str, Value] | None = None, *, total: int | None = None) -> Trial:
-        """Begin a trial of the other tuner's; one that ended there may begin again."""
+        """Begin a trial of the other tuner; a trial that has ended may begin again."""
         self.ended.discard(key)
         self.study.enqueue({"number": len(self.study.owner.ledger.courses)} if params is None else params)
         trial = self.ask(key)
@@ -63,7 +63,7 @@ class Bridge(Generic[Key]):
         return trial
 
     def standing(self, trial: Trial) -> Checkpoint | None:
-        """The checkpoint that stands for a running trial so far."""
+        """The checkpoint that represents a running trial so far."""
         owner = self.study.owner
         owner.journal.drain(trial.driver.batch)
         with owner.lock:
@@ -82,7 +82,7 @@ class Bridge(Generic[Key]):
 
 
 def reopened(study: Study) -> Callable[[], Study]:
-    """What opens a study again from its log: a study does not pickle, and a copy elsewhere would be another one."""
+    """A function that opens a study again from its log, to pickle in place of the study, which cannot be pickled."""
     rules = {"sampler": study.sampler, "stopper": study.stopper, "terminator": study.terminator}
     settings: dict[str, Any] = {**rules, "storage": study.log, "seed": study.seed}
     return partial(Study, study.space, study.problem.objective, study.problem.constraints, **settings)

@@ -81,13 +81,13 @@ class Predictor(RowPredictor):
     """Predicts the same rows at one round after another, and computes only the rounds since the last call.
 
     With `predict = Predictor(x)`, `predict(booster, rounds)` is `booster.predict(x, num_iteration=rounds)`; without
-    `rounds`, all that the booster has count. The raw scores of the rows are kept as long as their booster exists, so a
-    check at round 300 costs what one at round 3 does. DART, which changes earlier rounds, and a call for an earlier
-    round than the last are computed from the start. A `CVBooster` gives a list, one array per fold. Between calls a
-    booster may grow, but not change otherwise, as `rollback_one_iter` does.
+    `rounds`, it uses all that the booster has. The raw scores of the rows are kept as long as their booster exists, so
+    a check at round 300 costs no more than one at round 3. DART, which changes earlier rounds, and a call for an
+    earlier round than the last are computed from the start. A `CVBooster` gives a list, one array per fold. Between
+    calls a booster may grow, but not change otherwise, as `rollback_one_iter` does.
 
     One predictor serves all trials, also in several threads or processes. It predicts with the `num_threads` that the
-    booster trains with. A plain `predict` without it makes LightGBM continue the training with all cores.
+    booster trains with. A plain `predict` without `num_threads` makes LightGBM continue the training with all cores.
 
     >>> import lightgbm, numpy as np
     >>> from fairway.integrations.lightgbm import Predictor
@@ -121,8 +121,8 @@ def best_model(
 ) -> lightgbm.Booster | Any:
     """The best model of a study, at its best round; a plain `predict` uses exactly those rounds.
 
-    If the folder `saved_in` (the callback's `save_to`) holds it, the booster is loaded from there. If not, `train` runs
-    again: it is the function that was optimised, and returns its booster or fitted estimator. `best` asks for another
+    If the folder `saved_in` (the callback's `save_to`) holds it, the booster is loaded from there. If not, `train`, the
+    function that was optimised, runs again; it must return its booster or fitted estimator. `best` asks for another
     checkpoint than the study's best, as in
     `study.certify(fresh, models=lambda best: best_model(study, train, saved_in="models", best=best))`.
 
@@ -159,7 +159,7 @@ class _Scores:
         self._rounds, self._raw = 0, np.zeros(())
 
     def predict(self, rows: Any, booster: lightgbm.Booster, rounds: int) -> Array:
-        """The predictions by so many rounds; only those that are not in the scores yet are computed."""
+        """The predictions by this many rounds; only rounds that are not in the scores yet are computed."""
         if self._link is None:
             return self._computed(rows, booster, 0, rounds)
         if not self._raw.ndim or rounds < self._rounds:
@@ -178,13 +178,13 @@ class _Scores:
             start_iteration=begin,
             num_iteration=end - begin,
             raw_score=raw_score,
-            num_threads=self._threads,  # LightGBM keeps the number for all that follows, such as further training
+            num_threads=self._threads,  # LightGBM keeps this number for everything after, even training
         )
         return np.asarray(predicted)
 
 
 def _link(objective: str) -> Callable[[Array], Array] | None:
-    """How predictions follow from raw scores, in a new array, by an objective as a model file has it; None: not known.
+    """The function from raw scores to predictions, a new array, for an objective as in a model file; None if unknown.
 
     >>> _link("binary sigmoid:2")(np.zeros(1))
     array([0.5])
@@ -254,7 +254,7 @@ def _is_cv(model: Any) -> bool:
 
 
 def _count(model: Any) -> int:
-    """Fewer than were trained if a round found nothing to split."""
+    """The rounds of a model; fewer than were trained if a round found nothing to split."""
     count = model.current_iteration()
     return int(count[0] if _is_cv(model) else count)
 

@@ -1,7 +1,7 @@
 """fairway's studies in MLflow: a run for the study, and a run inside it for each trial.
 
-It goes through `MlflowClient` alone, which keeps nothing in the process: a run that you have started yourself stays
-the active one.
+It uses only `MlflowClient`, which keeps no state in the process: a run that you have started yourself stays the active
+one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MLflowTracker(Tracker):
 
     The study becomes a run of the `experiment`: its goal, limits and algorithms as parameters, each new best as a
     metric, the report and the certificate as artifacts. Each trial becomes a run inside it: its parameters, its metrics
-    by step, those of the checkpoint that stands for it as `best/NAME`, and how and why it ended as tags.
+    by step, those of the checkpoint that represents it as `best/NAME`, and how and why it ended as tags.
 
     `tracking_uri` is MLflow's, such as "sqlite:///mlflow.db" or a server's address; by default the one that MLflow is
     set to. A study that is resumed continues its run, and several processes that share a study share the run.
@@ -60,7 +60,7 @@ class MLflowTracker(Tracker):
         self._begun: dict[int, str] = {}  # runs of trials that are not logged to their end
 
     def __str__(self) -> str:
-        """With the address, which a message about a server should name."""
+        """The name with the address, which a message about a server should give."""
         return super().__str__() if self._uri is None else f"{super().__str__()} at {public(self._uri)}"
 
     @property
@@ -81,7 +81,7 @@ class MLflowTracker(Tracker):
         return trials.keys() - self._begun.keys()
 
     def _runs(self, also: str = "") -> list[Run]:
-        """The runs of the study and its trials, or those of them of which something else is true too."""
+        """The runs of the study and its trials, or those of them that `also` matches."""
         wanted = f"tags.`fairway.study` = '{self._tag}'{also}"
         found = self._client.search_runs([self._experiment], wanted)
         runs = list(found)
@@ -91,7 +91,7 @@ class MLflowTracker(Tracker):
         return runs
 
     def _begin(self, study: Study) -> str:
-        """Make a run for the study. Of processes that do so at once, all take the same one."""
+        """Create a run for the study; processes that do so at once all settle on the same one."""
         about, began = described(study), study.owner.ledger.courses[0].began
         tags = {"fairway.study": self._tag, "mlflow.note.content": about["goal"]}
         run = self._client.create_run(self._experiment, _ms(began), tags=tags, run_name=study.name)
@@ -157,12 +157,12 @@ class MLflowTracker(Tracker):
 
 
 def _first(runs: Sequence[Run]) -> str:
-    """The id of the run that stands for the study; empty if there is none."""
+    """The id of the study's own run; empty if there is none."""
     return min((str(run.info.run_id) for run in runs if "fairway.trial" not in run.data.tags), default="")
 
 
 def _name(name: str) -> str:
-    """A name that MLflow takes."""
+    """A name that MLflow accepts."""
     return re.sub(r"[^\w\-. /]", "_", name)
 
 

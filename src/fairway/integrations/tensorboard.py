@@ -45,7 +45,7 @@ class TensorBoardTracker(Tracker):
     """Logs a study to event files, for `study.optimize(callbacks=[...])` and `study.certify(callbacks=[...])`.
 
     In `folder`, every study has a folder of its own, named after it, with one for each trial: the trial's metrics by
-    step, those of the checkpoint that stands for it as `best/NAME`, its parameters, and whether it failed. So
+    step, those of the checkpoint that represents it as `best/NAME`, its parameters, and whether it failed. So
     TensorBoard shows curves, and the HParams page a table of trials. The folder `study` in it has each new best, what
     the study is, and its certificate. A study that is resumed continues in its folder.
 
@@ -66,7 +66,7 @@ class TensorBoardTracker(Tracker):
 
     @property
     def folder(self) -> Path:
-        """The study's own, once its first trial has ended."""
+        """The study's own folder, once its first trial has ended."""
         return self._folder
 
     def open(self, study: Study, key: str) -> Collection[int]:
@@ -153,7 +153,7 @@ def _domain(parameter: Parameter) -> Any:
 
 
 def _over(entry: Entry) -> Any:
-    """That a trial has ended."""
+    """The summary that says that a trial has ended."""
     status = STATUS_FAILURE if entry.status == "failed" else STATUS_SUCCESS
     info = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=entry.ended)
     about = metadata.create_summary_metadata(plugin_data_pb2.HParamsPluginData(session_end_info=info))

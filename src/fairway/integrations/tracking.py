@@ -1,7 +1,7 @@
-"""What MLflow, TensorBoard and Weights & Biases share: what is logged of a study, and each of its trials once.
+"""The common part of the MLflow, TensorBoard and Weights & Biases trackers, which log each trial of a study once.
 
-A tracker is a callback, so it never holds up a trial. What it logs of a trial it reads from the study's log when the
-trial has ended. So reports by step cost nothing while the trial runs, wherever that is.
+A tracker is a callback, so it never holds up a trial. It reads a trial from the study's log when the trial has ended,
+so reports by step cost nothing while the trial runs, wherever that is.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
     status: Status
     params: Mapping[str, Value]
     series: list[tuple[int, float, dict[str, float]]]  # step, time, and what was measured then
-    result: dict[str, float]  # the metrics of the checkpoint that stands for it, as best/NAME; its seconds
+    result: dict[str, float]  # the metrics of the checkpoint that represents it, as best/NAME; its seconds
     texts: dict[str, str]  # its status, why it ended, whether it is feasible, what was noted
     began: float
     ended: float
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
 class Tracker(Callback, ABC):
     """A callback that logs a study elsewhere; a subclass says how.
 
-    Trials that cannot be logged, say while a server is down, are tried again when the run ends. When a study is
+    If a trial cannot be logged, say while a server is down, that is tried again when the run ends. When a study is
     resumed, it continues where it was logged: trials that are there already are not logged again, and those that are
     missing are. `report` says whether the report of the study is logged too, where there is room for it.
     """
@@ -65,11 +65,11 @@ class Tracker(Callback, ABC):
 
     @abstractmethod
     def open(self, study: Study, key: str) -> Collection[int]:
-        """Begin to log a study or continue; the numbers of trials that are there. The key is the study's alone."""
+        """Begin or continue to log a study; returns the trials already logged. No other study has its key."""
 
     @abstractmethod
     def log_trial(self, entry: Entry) -> None:
-        """Log a trial that has ended; if that failed, it comes again."""
+        """Log a trial that has ended; if this raises, it is called again."""
 
     def log_best(self, best: Best) -> None:
         """Log that there is a new best checkpoint."""
@@ -78,7 +78,7 @@ class Tracker(Callback, ABC):
         """Log how a run ended: counts of trials and seconds; the reason, and the best configuration."""
 
     def log_file(self, path: Path) -> None:
-        """Keep a file: the report, the certificate."""
+        """Store a file: the report or the certificate."""
 
     def close(self) -> None:
         """A run or a certification is over; another may follow."""
@@ -127,7 +127,7 @@ class Tracker(Callback, ABC):
         self.close()
 
     def _is_open(self, study: Study) -> bool:
-        """Have the study opened; False while it has no trial, by which it is told from others of its name."""
+        """Open the study if need be; False while it has no trial, whose start tells it from others of its name."""
         courses = study.owner.ledger.courses
         if not courses:
             return False
@@ -165,12 +165,12 @@ def described(study: Study) -> dict[str, str]:
 
 
 def measured_at(best: Best) -> dict[str, float]:
-    """The metrics of a new best checkpoint, as they are logged of the study."""
+    """The metrics of a new best checkpoint, as they are logged for the study."""
     return {f"best/{plain(name)}": value for name, value in best.metrics.items() if value is not None}
 
 
 def _living_others(study: Study) -> set[int]:
-    """The workers of other processes that live."""
+    """The workers of other processes that are alive."""
     owner = study.owner
     mine = {owner.referee.worker, *owner.journal.roster.further}
     others = {course.worker for course in owner.ledger.courses} - mine

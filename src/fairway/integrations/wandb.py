@@ -26,7 +26,7 @@ class WandbTracker(Tracker):
     """Logs a study to Weights & Biases, for `study.optimize(callbacks=[...])` and `study.certify(callbacks=[...])`.
 
     The study becomes a group of runs in the `project`. Each trial is a run: its parameters as configuration, its
-    metrics by step, those of the checkpoint that stands for it as `best/NAME` in the summary, and why it ended. One
+    metrics by step, those of the checkpoint that represents it as `best/NAME` in the summary, and why it ended. One
     more run for each process that opens the study, of type "study", has each new best, and the report and the
     certificate as artifacts. Trials of earlier runs of a resumed study are not logged. `mode="offline"` writes to
     `folder`, for `wandb sync` later; by default WANDB_MODE says which.
@@ -58,7 +58,7 @@ class WandbTracker(Tracker):
         self._run: Any = None  # the study's, while it is open
 
     def on_run_start(self, study: Study) -> None:  # noqa: ARG002
-        """Nothing: offline, it cannot know which earlier trials are missing."""
+        """Log nothing: offline, it cannot know which earlier trials are missing."""
         self._missed = []
 
     def open(self, study: Study, key: str) -> Collection[int]:

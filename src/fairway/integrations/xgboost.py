@@ -81,10 +81,10 @@ class Predictor(RowPredictor):
     """Predicts the same rows at one round after another, and computes only the rounds since the last call.
 
     With `predict = Predictor(x)`, `predict(booster, rounds)` is what `booster.predict` gives with
-    `iteration_range=(0, rounds)`; without `rounds`, all that the booster has count. XGBoost keeps the scores of a
-    `DMatrix` that it sees again. Here one is made of `x` and kept, so a check at round 300 costs what one at round 3
-    does. DART, which changes earlier rounds, and a call for an earlier round than the last are computed from the start.
-    In `xgboost.cv` a list is returned, one array per fold.
+    `iteration_range=(0, rounds)`; without `rounds`, it uses all that the booster has. XGBoost keeps the scores of a
+    `DMatrix` that it sees again. Here one is made of `x` and kept, so a check at round 300 costs no more than one at
+    round 3. DART, which changes earlier rounds, and a call for an earlier round than the last are computed from the
+    start. In `xgboost.cv` a list is returned, one array per fold.
 
     `x` may be a `DMatrix` itself: that of `evals` has its scores already. One predictor serves all trials; for several
     processes, give it the array, since XGBoost cannot pickle a `DMatrix`.
@@ -120,8 +120,8 @@ def best_model(
 ) -> xgboost.Booster | Any:
     """The best model of a study, at its best round; a plain `predict` uses exactly those rounds.
 
-    If the folder `saved_in` (the callback's `save_to`) holds it, the booster is loaded from there. If not, `train` runs
-    again: it is the function that was optimised, and returns its booster or fitted estimator. `best` asks for another
+    If the folder `saved_in` (the callback's `save_to`) holds it, the booster is loaded from there. If not, `train`, the
+    function that was optimised, runs again; it must return its booster or fitted estimator. `best` asks for another
     checkpoint than the study's best, as in
     `study.certify(fresh, models=lambda best: best_model(study, train, saved_in="models", best=best))`.
 

@@ -1,7 +1,7 @@
 """One thread for linear algebra, so that proposals do not depend on how many cores a machine has.
 
-BLAS splits its work between threads, and another split rounds otherwise. A fit follows such a difference to another
-optimum now and then, and then the next proposal is another one. At a few hundred points one thread is no slower.
+BLAS splits its work between threads, and another split rounds differently. Now and then such a difference leads a fit
+to another optimum, and so to another proposal. At a few hundred points one thread is no slower.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def one_thread() -> Iterator[None]:
 
 @cache
 def _controller(with_scipy: bool) -> Any:
-    """What sets the threads of the libraries that are loaded by now."""
+    """The controller of the threads of the libraries that are loaded by now."""
     del with_scipy
     from threadpoolctl import ThreadpoolController  # noqa: PLC0415 - takes its time to load
 

@@ -14,7 +14,7 @@ MOST_LEVELS = 48
 """A discrete parameter with more levels is treated as a real one."""
 
 MOST_COORDINATES = 2**18
-"""Of all points that `each_level` returns: 10,000 points in 26 dimensions, or 170 in 1,500."""
+"""The most coordinates, over all points that `each_level` returns: 10,000 points in 26 dimensions, or 170 in 1,500."""
 
 Array = NDArray[np.float64]
 
@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 def each_level(space: Space, x: Array, rng: np.random.Generator) -> Array:
     """Every point with each discrete parameter set to each of its levels in turn, its own included.
 
-    If these are too many coordinates in all, of random parameters only.
+    If that makes too many coordinates in all, only some parameters, chosen at random, are changed.
     """
     changed, filled = [np.zeros((0, len(space)))], np.nan_to_num(x, nan=0.5)
     parameters = [*space.values()]

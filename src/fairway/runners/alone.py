@@ -1,10 +1,10 @@
-"""Measures the best again at the end of a run, with the workers gone, where a constraint says `alone=True`.
+"""Measures the best checkpoint again at the end of a run, without the workers, if a constraint says `alone=True`.
 
 A study keeps numbers, not models, so the best trial is trained again in this process, up to its best step, as `rebuild`
-does. If it breaks its limit now, the next best follows, until one holds or none is left. Where nothing is within the
-limits, the nearest is measured again that breaks no other. If others use the machine then too, a worse value does not
-count. Each measurement is in the log before the next begins, so a run that is killed on the way has lost nothing; the
-next one continues.
+does. If it violates its limit now, the next best is measured, until one holds or none is left. If nothing is feasible,
+the checkpoint nearest to the limits that violates no other constraint is measured again. If other programs use the
+machine then too, a worse value does not count. Each measurement is logged before the next begins, so a run that is
+killed on the way loses nothing; the next run continues.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from fairway.text import counted
 
 
 def measure_alone(owner: Owner, function: Callable[[Trial], Any], say: Callable[[str], object] | None) -> None:
-    """Measure the best again, or the nearest, and the next if it breaks its limit, unless nobody else ran before.
+    """Measure the best (or nearest) checkpoint again if others ran beside it, and the next if it violates its limit.
 
     Whatever the function raises is logged, and leaves the best as it is.
     """
@@ -70,9 +70,9 @@ def measure_alone(owner: Owner, function: Callable[[Trial], Any], say: Callable[
 
 
 def _crowded(owner: Owner) -> Best | None:
-    """The best checkpoint, or the nearest without one, if it has to be measured again.
+    """The best checkpoint, or the nearest if there is none, if it has to be measured again.
 
-    One of a trial that may come back to life has to wait.
+    A checkpoint of a lost trial that may still be resumed has to wait.
     """
     with owner.lock:
         best = owner.best
@@ -104,7 +104,7 @@ def _measured(owner: Owner, best: Best, function: Callable[[Trial], Any]) -> lis
 
 
 def _write(owner: Owner, best: Best, again: Sequence[Twice]) -> bool:
-    """Write the values that count, and what they make of the trial; False if another process was first."""
+    """Write the values that count, and the trial's new totals; False if another process was first."""
     problem, counts = owner.problem, {one.constraint.metric: one for one in again if one.counts}
     count = [counts.get(constraint.metric) for constraint in problem.constraints]
     values, errors = [one and one.value for one in count], [one and one.error for one in count]

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.1  # between looks for a new best in the middle of trials
 _PATIENCE_SECONDS = 60.0  # for one call to return, once the run is over
-_SLOW_SECONDS = 2.0  # of waiting, before that is said
+_SLOW_SECONDS = 2.0  # of waiting before it is mentioned
 
 
 class Callback:
     """What `study.optimize(callbacks=[...])` and `study.certify(callbacks=[...])` call; override what you need.
 
     `study` is the `Study`. The calls of one callback come one at a time and in order, from a thread of its own in the
-    process of the study, wherever trials run. They take no time from trials, so the study may be a bit further on.
-    `optimize` returns when all were made. An exception is logged, the first one as a warning; neither the run nor the
-    callback ends. A call that takes more than a minute after the end of the run is given up, with those behind it.
+    process of the study, wherever trials run. They do not hold up trials, so the study may have moved on by then.
+    `optimize` returns when all calls were made. An exception is logged, the first one as a warning; neither the run nor
+    the callback ends. A call that takes more than a minute after the end of the run is given up, with those behind it.
 
     >>> import fairway as fw
     >>> class Tell(fw.Callback):
@@ -52,7 +52,7 @@ class Callback:
     """
 
     def __str__(self) -> str:
-        """What messages call it."""
+        """The name that messages use."""
         return type(self).__name__
 
     # `study: Any`, since a study is built on this module. A subclass may say `fw.Study`.
@@ -61,7 +61,7 @@ class Callback:
         """`optimize` was called; first trials may have begun by now."""
 
     def on_new_best(self, study: Any, best: Best) -> None:
-        """There is a new best feasible checkpoint, be it in the middle of a trial, or another process's.
+        """There is a new best feasible checkpoint, perhaps in the middle of a trial or from another process.
 
         If the best changes several times within a tenth of a second, this may come once, with the last of them. A
         trial's last best comes before its end.
@@ -164,7 +164,7 @@ class _Messenger:
         logger.debug("the callback %s failed in %s", self._name, method, exc_info=error)
 
     def wait(self, began: float) -> None:
-        """Wait for the last call, as long as none takes too long; `began` is when the waiting did."""
+        """Wait for the last call, as long as none takes too long; `began` is when the waiting began."""
         waiting = False
         while self._thread.is_alive():
             now = time.monotonic()
@@ -189,7 +189,7 @@ class _Messenger:
 
 @contextmanager
 def calling(study: Any, owner: Owner, callbacks: Sequence[Callback]) -> Iterator[Herald]:
-    """Have callbacks called during a run, and after it until all is told."""
+    """Call callbacks during a run, and after it until all calls were made."""
     herald = Herald(study, owner, callbacks)
     if not callbacks:
         yield herald

@@ -1,7 +1,7 @@
 """Certifies a study's model on rows that the search never saw: measure, put in order, seal, test one by one.
 
-What is tested and in which order is written to the log before the fresh rows are looked at, and each test after it is
-made. So a certification that was cut off resumes where it was, and `verify` can make all of it again.
+The candidates and their order are written to the log before the fresh rows are looked at, and each test is written
+after it is made. So a certification that was cut off resumes where it was, and `verify` can repeat all of it.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Certifier:
         return hashing.overlap(self._hashes, hashing.unpack(sealed.hashes))[1]
 
     def _overlap(self) -> int | None:
-        """How many fresh rows equal one that the search saw; None if that cannot be told."""
+        """How many fresh rows equal one that the search saw; None if that is unknown."""
         searched = [hashing.unpack(event.hashes) for event in self._ledger.searched]
         if self._hashes is None or not searched:
             return None
@@ -223,7 +223,7 @@ class Certifier:
         return model
 
     def _test(self, certification: Certification, place: int) -> Any:
-        """Test one candidate and write down what the fresh rows say of it; returns the model."""
+        """Test one candidate and write down what the fresh rows say about it; returns the model."""
         candidate, problem = certification.candidates[place], self._ledger.certified_limits(certification)
         which = f"trial {candidate.number}, step {candidate.step}"
         self._say_testing(f"testing {which}: candidate {place + 1} of {len(certification.candidates)}")

@@ -1,6 +1,6 @@
-"""Warns early if a limit cannot be kept as things are: never reported, always NaN, or kept by no trial at all.
+"""Warns early if a limit looks impossible to meet: never reported, always NaN, or met by no trial at all.
 
-And if nobody reports a metric that is tracked.
+It also warns if no trial reports a tracked metric.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from fairway.engine.remeasurement import how_measured
 from fairway.logs import logger
 from fairway.text import counted
 
-_FEW, _MANY = 3, 10  # trials after which a limit that says nothing, or that none has kept, is warned of
+_FEW, _MANY = 3, 10  # trials after which to warn of a limit that is not measured, or that none has met
 
 
 class Doubts:
-    """What one run has said of its limits; it says each thing once."""
+    """The warnings of one run about its limits; each is given once."""
 
     def __init__(self, owner: Owner, trials: int | None) -> None:
         self._owner, self._said, self._said_crowd = owner, set[str](), False
@@ -26,7 +26,7 @@ class Doubts:
         self._looks = {min(n, trials or n) for n in (_FEW, _MANY)} if owner.problem.constraints else set()
 
     def hear(self, notes: Mapping[str, Any]) -> None:
-        """Say, the first time that a trial's notes do, that a limit was measured while others used the machine."""
+        """Warn, once, if a trial's notes say that a limit was measured while others used the machine."""
         for each in self._owner.problem.limits:
             company = notes.get(how_measured(each.metric))
             if company and not self._said_crowd:
@@ -37,7 +37,7 @@ class Doubts:
                 logger.warning("%s was measured %s: it may be longer than it is alone; %s", each.metric, company, then)
 
     def look(self, done: int) -> None:
-        """Look at the limits, now that the run has done so many trials."""
+        """Check the limits, after the run has done this many trials."""
         if done not in self._looks:
             return
         for metric in self._forgotten():
@@ -56,14 +56,14 @@ class Doubts:
                 logger.warning("nothing is within the limits after %s: %s", counted(done, "trial"), each)
 
     def conclude(self, done: int) -> None:
-        """Say what stands in the way, now that the run is over, if it found nothing and has said nothing of that."""
+        """At the end of a run that found nothing feasible, warn what stands in the way, unless that was said."""
         if done < self._few or self._said or self._owner.best is not None or not self._owner.problem.limits:
             return
         found = obstacles(self._owner.problem, self._owner.ledger.courses, self._owner.referee.saved)
         logger.warning("nothing is within the limits after %s: %s", counted(done, "trial"), found[0])
 
     def _forgotten(self) -> list[str]:
-        """The tracked metrics that were not warned of, and that no trial has measured or offered."""
+        """The tracked metrics that no trial has measured or offered, without those already warned of."""
         courses, saved = self._owner.ledger.courses, self._owner.referee.saved
         marks = [mark for one in courses for mark in (one.checkpoint, one.peak) if mark is not None]
         unknown = [i for i, n in enumerate(saved) if marks and not n and all(mark.values[i] is None for mark in marks)]
@@ -72,7 +72,7 @@ class Doubts:
 
 
 def _is_doubtful(limit: Obstacle) -> bool:
-    """Whether nobody reports it, it is always NaN, or many have measured it and none kept it."""
+    """Whether no trial reports a limit's metric, it is always NaN, or many trials measured it and none met it."""
     if not limit.bounds:
         return limit.trials > 0 and not limit.offered
     return limit.kept == 0 and (limit.undefined == len(limit.bounds) or len(limit.bounds) >= _MANY)

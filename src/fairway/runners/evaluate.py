@@ -27,7 +27,7 @@ _LONGEST = 10_000  # characters of a reason in the log
 
 
 def evaluate(function: Callable[[Trial], Any], trial: Trial) -> tuple[Status, str]:
-    """Run a function on a trial to its end: how it ended, and why."""
+    """Run a function on a trial to its end; returns how it ended, and why."""
     result, metrics = _call(function, trial), trial.problem.metrics
     if trial.driver.has_reported or trial.stopped:
         if result is not None and is_measured(trial.problem, result):

@@ -1,8 +1,8 @@
 """One thread that hears every worker of a run, writes what they report, and passes on what the others wrote.
 
-What arrived at one look is written in one transaction, from however many workers. A worker that is slow to read its
-news gets the rest later. Others wait for it only if a single event is larger than its connection's buffer, and no
-longer than it lives.
+Whatever has arrived at one look, from however many workers, is written in one transaction. A worker that is slow to
+read its news gets the rest later. Others wait for it only if a single event is larger than its connection's buffer, and
+no longer than it lives.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Exchange:
                         line.inbox.put(error)
 
     def hear(self, lines: Sequence[Line]) -> None:
-        """Write what lines report, then tell their hands which trials are done, or check something."""
+        """Write what lines report, then tell their hands which trials are done or are being checked."""
         reported: list[Reported | Saved] = []
         said: list[tuple[Line, Checking | Trouble | Done | None]] = []
         for line in lines:

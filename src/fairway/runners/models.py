@@ -41,7 +41,7 @@ class Training:
 
     @property
     def cuts(self) -> bool:
-        """Whether it gives the model of an earlier step; the first measured step stands for all."""
+        """Whether it can give the models of earlier steps, judged by the first measured step."""
         return all(self.at(row.step) is not None for row in self.rows[:1])
 
     def at(self, step: int) -> Any:

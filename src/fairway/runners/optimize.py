@@ -142,7 +142,7 @@ class LocalHand(Hand):
         return Outcome(trial.number, failed=trial.status == "failed")
 
     def waits(self) -> str:
-        """That its trial is past its time, and what it does."""
+        """A sentence that says that its trial is past its time, and what it is doing; else empty."""
         watch, trial = self._watch, self._trial
         return "" if watch is None or trial is None else watch.waits(trial.number)
 
@@ -157,7 +157,7 @@ class LocalHand(Hand):
             write_down(partial(self._owner.close, paused=True), self._trial, "failed", self._run.ending)
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Do nothing: a local hand leaves nothing open."""
 
 
 def _work_together(this: Run) -> None:

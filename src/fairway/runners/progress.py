@@ -1,7 +1,7 @@
 """Live progress: trials done, running, stopped and why, the best feasible one, checks paid and saved.
 
 Live lines in a terminal and in a notebook's cell; elsewhere, and in the log, a line every ten seconds and when there is
-a new best. Whatever fails here, a closed terminal or a full disk, is no concern of the run.
+a new best. Whatever fails here, such as a closed terminal or a full disk, does not affect the run.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _SHOWN = 16  # running trials, at most
 
 
 class Running(Protocol):
-    """What is shown of a run."""
+    """The part of a run that is shown."""
 
     trials: int | None  # that it will make
     done: int  # trials that it has made
     times: Times
 
     def waits(self) -> Sequence[str]:
-        """What it waits for past its time."""
+        """What it is waiting for past its time, a sentence each."""
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def say(line: str) -> None:
 
 
 def paced(tell: Callable[[str], None]) -> Callable[[str], None]:
-    """The same for lines that may come fast: all within ten seconds of one that was told are left out."""
+    """`tell` for lines that may come fast: lines within ten seconds of the last one told are left out."""
     due = -math.inf
 
     def sometimes(line: str) -> None:
@@ -142,7 +142,7 @@ def _live_lines(lines: Callable[[], list[str]]) -> Iterator[None]:
 
 @contextmanager
 def _cell(lines: Callable[[], list[str]]) -> Iterator[None]:
-    """The same below a notebook's cell."""
+    """Lines below a notebook's cell that change in place."""
     from IPython.display import display  # noqa: PLC0415 - optional, and here it is loaded already
 
     def picture() -> dict[str, str]:

@@ -62,7 +62,7 @@ class Cluster:
 
 
 def _connect(address: str | None) -> bool:
-    """Connect to the cluster at the address, to the one at hand, or to one started here; whether it was started."""
+    """Connect to the cluster at the address, to the one at hand, or to one started here; True if it was started."""
     if ray.is_initialized():
         here = ray.get_runtime_context().gcs_address
         (host, _, port), (own, _, own_port) = (address or here).rpartition(":"), here.rpartition(":")
@@ -169,7 +169,7 @@ def _how(error: Exception) -> str:
 
 
 class _Actor:
-    """What runs inside Ray."""
+    """The worker that runs inside Ray."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -193,7 +193,7 @@ class _Actor:
 
 
 def accept(listener: socket.socket, key: bytes, seconds: float = _ACCEPT_SECONDS) -> Connection:
-    """The first connection of somebody who knows the key; strangers are sent away, and nobody is waited for long."""
+    """The first connection from a peer that knows the key; others are dropped, and the wait is limited."""
     deadline = time.monotonic() + seconds
     while True:
         listener.settimeout(max(deadline - time.monotonic(), 0.001))

@@ -34,7 +34,7 @@ from fairway.runners.run import Hand, Outcome, Run, write_down
 from fairway.runners.times import Watch
 from fairway.runners.worker import Begin, Checking, Done, Trouble, Work
 
-_LOOK_SECONDS = 1.0  # between looks whether a silent worker lives
+_LOOK_SECONDS = 1.0  # between looks whether a silent worker is alive
 _PATIENCE_SECONDS = 1.0  # for the news of how a worker ended
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _CODE = "import sys; sys.path[:] = {!r}; from fairway.runners.worker import main; main({})"
@@ -45,7 +45,7 @@ class _RemoteTraceback(Exception):  # noqa: N818 - it is the cause that is shown
 
 
 def pack(work: Work) -> bytes:
-    """What workers are to do, pickled."""
+    """The work of the workers, pickled."""
     try:
         packed: bytes = cloudpickle.dumps(work)
     except Exception as error:
@@ -79,14 +79,14 @@ class RemoteHand(Hand):
 
     @abstractmethod
     def _interrupt(self) -> None:
-        """Have the running trial interrupted, and the worker end."""
+        """Interrupt the running trial, and have the worker end."""
 
     @abstractmethod
     def _clear(self, patience: float) -> str:
-        """Wait so many seconds for the worker's end, then kill it; how it ended."""
+        """Wait `patience` seconds for the worker's end, then kill it; returns how it ended."""
 
     def ready(self) -> bool:
-        """Have a worker that knows all that the owner knows; False if the run is over first."""
+        """Make sure of a worker that knows everything the owner knows; False if the run is over first."""
         died = 0
         while self._connection is None and self._run.continues:
             referee = self._owner.enlist()
@@ -173,7 +173,7 @@ class RemoteHand(Hand):
         return Outcome(number, failed=True)
 
     def _seconds_left(self, number: int, watch: Watch) -> float:
-        """The seconds before the worker of a trial past its time is killed: a grace, or two of its steps."""
+        """The seconds left before the worker of a trial past its time is killed: a grace, or two steps if longer."""
         course = self._owner.ledger.courses[number]
         step = (course.train_ns + course.check_ns) / 1e9 / max(course.steps, 1)
         return max(times.GRACE_SECONDS, 2 * step) - watch.overdue()[0]
@@ -187,7 +187,7 @@ class RemoteHand(Hand):
         reason, over = f"{why}; its worker was killed {overdue:.2g} s later", self._run.times.are_over
         again = self._owner.give_up(number, reason, retry=0 if over else self._run.retry_late)
         self._owner.dismiss(self._worker)
-        if again or over:  # otherwise it is counted, and told then
+        if again or over:  # otherwise the run counts it, and warns then
             logger.warning("trial %d failed: %s", number, reason)
         return Outcome(number, failed=True, again=again, cut=over)
 
@@ -223,13 +223,13 @@ class RemoteHand(Hand):
             line.inbox.put(None)
 
     def _retire(self, patience: float = _PATIENCE_SECONDS) -> str:
-        """Clear away a worker without a trial, and keep no more news for it; how it ended."""
+        """Clear away a worker without a trial, and keep no more news for it; returns how it ended."""
         how = self._bury(patience)
         self._owner.dismiss(self._worker)
         return how
 
     def _bury(self, patience: float = _PATIENCE_SECONDS) -> str:
-        """Clear away what is left of a worker; how it ended."""
+        """Clear away what is left of a worker; returns how it ended."""
         how = self._clear(patience)  # first: it ends a send to a worker that does not listen
         if self._line is not None:
             self._exchange.remove(self._line)

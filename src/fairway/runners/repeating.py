@@ -1,4 +1,4 @@
-"""Something that is done again and again while something else runs."""
+"""Calls a function again and again while a block runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def repeating(act: Callable[[], object], seconds: float, name: str) -> Iterator[None]:
-    """Call something every so many seconds in a thread during the block; whoever wants a last call makes it after."""
+    """Call `act` every `seconds` seconds in a thread during the block; there is no last call at its end."""
     done = threading.Event()
 
     def repeat() -> None:

@@ -21,7 +21,7 @@ _HOPELESS_NOW = 10  # the same in a run of a study in which trials succeeded bef
 
 
 def _tell_nobody(number: int) -> None:
-    """Nobody wants to know that a trial has ended."""
+    """Do nothing when a trial has ended."""
 
 
 class Outcome(NamedTuple):
@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
     error: BaseException | None = None
     caught: bool = False  # the error fails its trial and not the run
     again: bool = False  # lost with its worker, and to be tried again
-    cut: bool = False  # ended because the run was over, which says nothing of the function
+    cut: bool = False  # ended because the run was over, which says nothing about the function
 
 
 class Hand(Protocol):
@@ -46,7 +46,7 @@ class Hand(Protocol):
         """Run a trial to its end."""
 
     def waits(self) -> str:
-        """That a trial is past its time and cannot be ended, in a sentence; empty if none is."""
+        """A sentence that says that a trial is past its time and cannot be ended; empty if none is."""
         return ""
 
     def cut(self) -> None:
@@ -108,8 +108,8 @@ class Run:
         seconds = {"timeout": timeout, "trial_timeout": trial_timeout, "check_timeout": check_timeout}
         self.times = Times(clock, until=until, **seconds)
         asked = None if retry is None else whole(retry, "retry", least=0)
-        self.retry_lost = 1 if asked is None else asked  # how often a trial is tried again that lost its worker
-        self.retry_late = asked or 0  # or that was killed past its time
+        self.retry_lost = 1 if asked is None else asked  # how often a trial that lost its worker is tried again
+        self.retry_late = asked or 0  # or one that was killed past its time
         self.catch = catch if isinstance(catch, tuple) else (catch,)
         if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in self.catch):
             raise UsageError(f"catch={short(catch)}: an exception class or a tuple of them is expected")
@@ -118,7 +118,7 @@ class Run:
         self._owner = owner
         self._lock = threading.Lock()
         self._begun = self.done = self._failed = 0
-        self._exhausted = ""  # that there is nothing left to try
+        self._exhausted = ""  # why there is nothing left to try
         self._judge, self._doubts = Judge(owner), Doubts(owner, self.trials)
         self.hands: Sequence[Hand] = ()
         self.on_trial_end: Callable[[int], object] = _tell_nobody  # called with the number of each trial that has ended
@@ -151,11 +151,11 @@ class Run:
             hand.cut()
 
     def conclude(self) -> None:
-        """Say why it found nothing, if it did not."""
+        """Warn why the run found nothing feasible, if that is so."""
         self._doubts.conclude(self.done)
 
     def interrupt(self) -> None:
-        """End early at a Ctrl-C: not even a database that is away is waited for."""
+        """End early at a Ctrl-C, without waiting for a database that is unreachable."""
         self._owner.journal.outage.hurry()
         self.stop("interrupted")
 
@@ -182,11 +182,11 @@ class Run:
 
     @property
     def _is_complete(self) -> bool:
-        """Whether the study has all its trials, as far as is known; one of them may run, and may have to run again."""
+        """Whether the study has all its trials, as far as is known; one may still run, and may have to run again."""
         return self.total is not None and not self._owner.ledger.has_room(self.total)
 
     def _take(self) -> bool:
-        """Whether there is another trial to run; then it is taken."""
+        """Take another trial to run; False if there is none."""
         with self._lock:
             taken = self.continues
             self._begun += taken

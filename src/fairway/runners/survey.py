@@ -1,7 +1,7 @@
 """Which trials are measured again before a certificate, on the rows that the search judged by.
 
-The search pays for a check only where a checkpoint could become the best. So it measured almost nothing that is safer
-than its best and a bit worse, which is what passes on fresh rows.
+The search pays for a check only where a checkpoint could become the best. So it measured almost no checkpoints that are
+safer than its best and a bit worse, and those are what passes on fresh rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fairway.engine.record import Best
 from fairway.feasibility import Checkpoint
 
 _STEPS = 12  # of a trial that are measured
-_KINDS = 20  # of trials by their objective, of which the cheapest each is measured
+_KINDS = 20  # groups of trials with similar objectives, in each of which the cheapest is measured
 _FEASIBLE = 5  # of the best feasible trials are measured
 _SHARE = 0.08  # of the search's time that the trainings may take, as far as the log can tell
 
@@ -28,8 +28,8 @@ def plan_survey(owner: Owner, level: float) -> list[tuple[Best, list[int]]]:
     """Which trials to measure again, each up to a checkpoint, and at which steps on the way.
 
     The search itself measured little that is safer than its best and a bit worse. So half of the time goes to trials on
-    the front of what it measured and to the best feasible ones, the other half to trials of all objectives, the
-    cheapest of each kind. Of each trial some of the steps that improved its objective are measured.
+    the front of what it measured and to the best feasible ones, the other half to the cheapest trial of each group with
+    similar objectives. In each trial, some of the steps that improved its objective are measured.
     """
     ledger, problem = owner.ledger, owner.problem
     events = owner.journal.read(0)
@@ -68,7 +68,7 @@ def _is_feasible(owner: Owner, number: int) -> bool:
 
 
 def _improvements(sign: float, batches: Sequence[Reported]) -> dict[int, float]:
-    """The steps at which a trial's objective was better than at any before, with the objective; at most so many."""
+    """The steps at which a trial's objective was better than at any before, with the objective; at most `_STEPS`."""
     if not batches:
         return {}
     trained = [batch.train_ns >= 0 for batch in batches]

@@ -1,7 +1,7 @@
-"""How long a run, each of its trials and each check may take, and what is said of one that takes longer.
+"""How long a run, each of its trials and each check may take, and what is said if one takes longer.
 
-A trial past its time is asked first: its next report says stop. A worker elsewhere that does not listen is killed after
-a grace. In this process nothing can be killed, so the run says what it waits for.
+A trial past its time is first asked to stop, by its next report. A worker in another process that does not listen is
+killed after a grace period. In this process nothing can be killed, so the run says what it waits for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fairway.logs import logger
 from fairway.runners.repeating import repeating
 
 GRACE_SECONDS = 5.0
-"""For a trial that is past its time to report, before its worker is killed; or two of its steps, if that is longer."""
+"""The time that a trial past its time has to report before its worker is killed; or two of its steps, if longer."""
 
 _NOTICE_SECONDS = 1.0  # past the time, before it is said that the run waits
 _LOOK_SECONDS = 0.2  # between looks whether it does
@@ -35,7 +35,7 @@ class Allowance(NamedTuple):
     check_seconds: float
 
     def impose(self, driver: Driver, on_check: Callable[[str], object] | None) -> None:
-        """Have a trial's reports keep to it, and tell `on_check` of each check as it begins and ends."""
+        """Make a trial's reports enforce it, and tell `on_check` of each check as it begins and ends."""
         driver.expire(self.seconds, self.reason)
         driver.limit_checks(self.check_seconds, on_check)
 
@@ -70,7 +70,7 @@ class Times:
 
     @property
     def are_set(self) -> bool:
-        """Whether there are any."""
+        """Whether any time limit is set."""
         return min(self._timeout, self._trial_timeout, self._check_timeout) < math.inf
 
     @property
@@ -84,7 +84,7 @@ class Times:
         return max((self._end - self._clock()) / 1e9, 0.0)
 
     def allow(self) -> Allowance:
-        """What a trial may take that begins now."""
+        """The allowance of a trial that begins now."""
         each = self._trial_timeout
         run, trial = ((self._end - self._clock()) / 1e9, self.overtime), (each, f"longer than trial_timeout={each:g} s")
         return Allowance(*min(run, trial), self._check_timeout)
@@ -122,7 +122,7 @@ class Watch:
         return max(late, ((now - began) / 1e9 - limit, slow_check(metric, limit)))
 
     def waits(self, number: int) -> str:
-        """That the run waits for a trial that is past its time, and for what; empty while it is not."""
+        """A sentence that says what the run waits for if the trial is past its time; else empty."""
         seconds, why = self.overdue()
         if seconds < _NOTICE_SECONDS:
             return ""
@@ -146,7 +146,7 @@ def speaking_up(waits: Callable[[], Sequence[str]]) -> AbstractContextManager[No
 
 
 def moment(until: str | datetime, now: datetime) -> datetime:
-    """The local time that `until` names: a time of day, of today or else of tomorrow, or a date with a time.
+    """The local time that `until` names: a time of day, tomorrow's if today's has passed, or a date with a time.
 
     >>> from datetime import datetime
     >>> now = datetime(2026, 3, 1, 17, 0)

@@ -180,7 +180,7 @@ class _Worker:
         return told
 
     def _tell(self, message: Checking | Trouble) -> None:
-        """Say at once what is called: it may hold Python's lock, and then no thread of this process says anything."""
+        """Send a message at once: the constraint that is called next may hold Python's lock, so that no thread can."""
         with contextlib.suppress(OSError), self._sending:
             self._connection.send(message)
 
@@ -239,7 +239,7 @@ class _Worker:
                 self._own = [event for event in self._own if last_act(event) > message.written]
 
     def _learn(self, news: Asked | Reported | Told | Rejudged) -> None:
-        """Learn what others wrote; or everything again by other limits, and with it what this worker did since."""
+        """Learn what others wrote; after a change of limits, everything again, with what this worker did since."""
         if not isinstance(news, Rejudged):
             self._referee.replay(news)
             return

@@ -2,7 +2,7 @@
 
 The acquisition is the log probability of being in the best `gamma` share, plus those of being feasible and of not
 failing, each by a forest. Stopped trials count with their loss so far. Unknown rows are left out of the second forest,
-failed rows of both; running trials count as bad.
+and failed rows out of the first two; running trials count as bad.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _ALIKE = 0.1  # a smaller difference in score is ignored
 @dataclass(frozen=True)
 class BORE(Sampler):
     """Bayesian optimisation by classification, after `start` random trials; needs scikit-learn.
+
+    The best `gamma` share of trials counts as good; each classifier is a forest of `trees` trees.
 
     >>> import fairway as fw
     >>> fw.BORE(gamma=0.2)

@@ -1,16 +1,15 @@
 """The default sampler: c-TPE, joined by Gaussian processes where trials were stopped early.
 
-Densities are made of ranks, and forget by how much one trial was better than another. A Gaussian process uses these
-differences and needs fewer trials, but it must know how good a stopped trial would have become. So the lowest loss of
-each trial is moved to the end of the longest training: over each octave of steps (1, 2 to 3, 4 to 7 and so on) by the
-median fall over a doubling in the trials that ended in the next octave, or in the nearest that is known. Under limits
-a stopped trial is not moved beyond the middle of the completed ones that are, like itself, within the limits or beyond.
-Losses are capped at median + 2 (median - best).
+c-TPE's densities are built from ranks, so they ignore by how much one trial was better than another. A Gaussian process
+uses these differences and needs fewer trials, but it must know how good a stopped trial would have become. So the
+lowest loss of each trial is extrapolated to the end of the longest training: over each octave of steps (1, 2 to 3, 4 to
+7 and so on) it changes by the median change per doubling in the trials that ended in the next octave, or in the nearest
+octave with data. Under limits, a stopped trial is not extrapolated to below the median of the completed trials that
+are, like it, feasible or infeasible. Losses are capped at median + 2 (median - best).
 
-The acquisition is that of c-TPE times the expected improvement over the best of the trials within the limits, if there
-is one, times the chance that each limit is kept (by a process for each, as in `GP`). The processes join while at most
-100 trials have finished, in spaces of at most 60 features. After that, and while no trial was stopped early, this is
-c-TPE.
+The acquisition is that of c-TPE times the expected improvement over the best feasible trial, if there is one, times the
+probability that each constraint holds (with a process for each, as in `GP`). The processes join once a trial was
+stopped early, while at most 100 trials have finished, in spaces of at most 60 features. Otherwise this is c-TPE.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
 
 _TRIALS = 100
 _FEATURES = 60
-_RANDOM = 256  # points to choose from, beside those that the densities draw
-_CAP = 2.0  # times the way from the best to the median
-_LARGEST = 1e100  # of a loss: sums and differences are finite
+_RANDOM = 256  # random candidates, beside those drawn from the densities
+_CAP = 2.0  # times the distance from the best to the median
+_LARGEST = 1e100  # losses are clipped to this, so that sums and differences stay finite
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def _joins(history: History) -> bool:
 
 
 def _threads(history: History) -> AbstractContextManager[None]:
-    """One thread for linear algebra where there is any."""
+    """A context with one thread for linear algebra, if Gaussian processes join."""
     return one_thread() if _joins(history) else nullcontext()
 
 
@@ -95,7 +94,7 @@ def _improvement(history: History) -> Callable[[Points], NDArray[np.float64]] | 
 
     features, rows = Features(history.space), np.flatnonzero(~history.failed)
     terms = [*limit_terms(features, history, rows)]
-    held = [history.late_beyond(i)[rows] <= 0.0 for i in range(len(history.problem.constraints))]  # when trained
+    held = [history.late_beyond(i)[rows] <= 0.0 for i in range(len(history.problem.constraints))]  # late in training
     feasible = np.all([np.ones(len(rows), np.bool_), *held], axis=0)
     loss = _capped(_plausible(history, rows, feasible))
     move = Transform(loss)
@@ -112,10 +111,11 @@ def _capped(loss: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _plausible(history: History, rows: NDArray[np.intp], feasible: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The losses of some rows, continued; under limits, no stopped trial to below the median of completed ones like it.
+    """The extrapolated losses of some rows; under limits, not below the median of completed trials like them.
 
-    Those beyond the limits may be trained longest, above all after a limit was changed, and fall by more than those
-    within. A stopped one would seem better than all that were completed there, again and again.
+    A loss that was measured may be lower. Infeasible trials may be trained longest, above all after a limit was
+    changed, and fall by more than feasible ones. Without this bound, a stopped trial would seem better than all
+    completed ones like it, again and again.
     """
     loss, lowest, stopped = _continued(history)[rows], history.lowest[rows], history.partial[rows]
     for alike in (feasible, ~feasible) if history.problem.constraints else ():
@@ -127,7 +127,7 @@ def _plausible(history: History, rows: NDArray[np.intp], feasible: NDArray[np.bo
 
 
 def _continued(history: History) -> NDArray[np.float64]:
-    """The lowest losses (n,), moved to the end of the longest training. Means over folds are corrected already."""
+    """The lowest losses (n,), extrapolated to the end of the longest training; means over folds stay as they are."""
     lowest = np.clip(history.lowest, -_LARGEST, _LARGEST)
     step, halfway = history.halfway.T
     known = ~np.isnan(step)

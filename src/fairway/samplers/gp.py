@@ -3,9 +3,9 @@
 The acquisition is the log expected improvement over the best feasible point plus the log probability that each
 constraint holds (Gardner et al., 2014); until something is feasible, only the latter. A stopped trial counts with the
 median loss of the completed ones, or with its own loss so far if `impute` is False or if it holds the best feasible
-checkpoint. Unknown rows are left out of a constraint's process. That a trial does not fail is a constraint too, whose
-process learns from the latest 150 failed ones as well; they are left out of the others. Running trials are assumed to
-reach the predicted mean.
+checkpoint. Unknown rows are left out of a constraint's process. That a trial does not fail is one more constraint; its
+process also learns from the latest 150 failed trials, which are left out of the other processes. Running trials are
+assumed to reach the predicted mean.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 _RANDOM = 512  # points to start the search from
-_FAILED = 150  # trials at most, the latest, that are learned from
+_FAILED = 150  # failed trials to learn from, at most: the latest
 _INCUMBENTS = 5  # best trials whose one-parameter changes are starting points too
 
 
@@ -65,7 +65,7 @@ class GP(Sampler):
 
     @classmethod
     def cikm2021(cls) -> GP:
-        """The contest's winner: a furthest-first design, EI, one random proposal in ten, no transform and no warp."""
+        """The contest winner's settings: furthest-first design, EI, 10% random proposals, no transform, no warp."""
         return cls(10, initial="furthest", transform=False, warp=False, random_share=0.1)
 
     def propose(self, history: History, rng: np.random.Generator) -> Array:
@@ -134,7 +134,7 @@ def objective_process(
     *,
     warp: bool = False,
 ) -> tuple[GaussianProcess, float]:
-    """The process of losses y at some rows, joined by the running trials, and its lowest mean at the feasible rows."""
+    """A process fitted to losses y at some rows, joined by the running trials; and its lowest mean at feasible rows."""
     from fairway.models.gaussian_process import fit  # noqa: PLC0415 - SciPy loads slowly
 
     z, pending = features(history.x[rows]), features(history.pending)
@@ -146,7 +146,7 @@ def objective_process(
 def limit_terms(features: Features, history: History, rows: NDArray[np.intp], *, warp: bool = False) -> Iterator[Term]:
     """For each constraint, the log probability that it holds late in training, learned from some rows.
 
-    And the log probability that a trial does not fail, if any did.
+    If a trial failed, the log probability that a trial does not fail comes last.
     """
     from fairway.models.acquisition import log_probability_below  # noqa: PLC0415 - SciPy loads slowly
     from fairway.models.gaussian_process import fit  # noqa: PLC0415

@@ -1,7 +1,7 @@
 """The first configurations of a study that starts from earlier ones: a few of their best, far apart from each other.
 
-The best one comes last, so that a stopper has whole curves of several good ones before it compares others with it.
-Measured by regret, the best one first did as well (`bench/results/carry_over.md`).
+The best one comes last, so that a stopper has seen whole curves of several good ones before it compares others with the
+best. Measured by regret, putting the best one first did as well (`bench/results/carry_over.md`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from fairway.history import History
 
 _SIZE = 5  # configurations
 _BEST = 0.1  # the share of a study's trials that they are chosen from
-_KNOWN = 0.5  # the least share of parameters that an earlier study knows
+_KNOWN = 0.5  # the share of parameters that an earlier study must know
 
 
 def portfolio(earlier: Sequence[History], size: int = _SIZE) -> list[NDArray[np.float64]]:
-    """At most `size` points (d,) of earlier studies that know most parameters; they take turns. NaN is left open.
+    """At most `size` points (d,), taken in turn from the earlier studies that know most parameters; NaN is left open.
 
-    Of each study the best one comes last, and before it those of its best tenth that are furthest from all after.
+    The best point of each study comes last; each point before it is the one of its best tenth furthest from all later
+    ones.
     """
     turns = zip_longest(*(_far_apart(history, size) for history in earlier if knows_most(history)))
     found: dict[bytes, NDArray[np.float64]] = {}
@@ -34,7 +35,7 @@ def portfolio(earlier: Sequence[History], size: int = _SIZE) -> list[NDArray[np.
 
 
 def knows_most(earlier: History) -> bool:
-    """Whether an earlier study says something of at least half of the parameters; of fewer, the rest decides."""
+    """Whether an earlier study has values for at least half of the parameters; with fewer, the others decide."""
     return bool((~np.isnan(earlier.x)).any(axis=0).mean() >= _KNOWN)
 
 

@@ -19,7 +19,7 @@ from fairway.history import History
 
 _DRAWS = 64  # random points to try before a finite space is enumerated
 _ENUMERABLE = 100_000  # configurations; in a larger space the draws find a new one
-_TRIES = 4096  # random points by which it is found whether a configuration has what is given
+_TRIES = 4096  # random points among which a configuration with the given coordinates is looked for
 _SAME = 1e-12  # a smaller difference in squared distance is rounding
 
 
@@ -62,7 +62,7 @@ class Sampler(ABC):
         raise SpaceExhausted(f"all {len(everything)} configurations of the space were tried")
 
     def next_recorded(self, history: History, candidates: NDArray[np.float64], rng: np.random.Generator) -> int:
-        """The index of the recorded point, of (k, d), to run next; if coordinates are given, of those nearest to them.
+        """The index of the recorded point, of (k, d), to run next; if coordinates are given, one nearest to them.
 
         If a given coordinate is inactive (NaN) in a recorded point, it counts as a distance of 1.
         """
@@ -84,7 +84,7 @@ class Sampler(ABC):
 
 
 def with_given(history: History) -> NDArray[np.float64]:
-    """Random points (k, d) with the coordinates that are given, the same at every call; at least one."""
+    """Random points (k, d) with the given coordinates, the same at every call; at least one."""
     points = history.candidates(np.random.default_rng(0).random((_TRIES, len(history.space))))
     if not len(points):
         raise UsageError(

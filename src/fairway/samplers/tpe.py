@@ -4,22 +4,22 @@ The objective and every constraint are factors. A factor splits the observations
 densities l and g; gamma is the share of its good group. The acquisition is the product over factors of the relative
 density ratio r = l / (gamma l + (1 - gamma) g): modification I of c-TPE. A factor whose good group holds every point is
 constant, and is left out. Modification II is the objective's split: points join its good group from the best on, until
-it holds as many *feasible* points as plain TPE's good group has points; where trials were stopped early, at most twice
-as many points in all, since limits that are met late leave stopped trials infeasible. A point whose constraints
-were never checked counts as the share of checked points that are feasible; otherwise the few checked points might not
-fill the group.
+it holds as many *feasible* points as plain TPE's good group has points; if trials were stopped early, it holds at most
+twice as many points in all, since limits that are met only late in training leave stopped trials infeasible. A point
+whose constraints were never checked counts as the share of checked points that are feasible; otherwise the few checked
+points might not fill the group.
 
-Rows count at their fidelity. A trial that was trained longer, by a factor of 1.75 or more, comes before one that was
-trained less, and those that came as far are ranked by their lowest loss: a stopper stops the worse ones first. A
-constraint's value is that of the later half of a trial's training. Rows whose constraint is unknown are left out of
-that constraint's densities. That a trial does not fail is a constraint too: failed rows are the bad ones of its
-densities, and left out of all others. Running trials count as bad. Where trials were stopped early, a
-constraint that no trial has kept is not a factor: its good group would be one trial, trained by chance for long. There
-are many trials then, and each says less: the search starts after 0.6 of `start` trials, with kernels 1.4 times as wide.
-A whole number's kernel is then at least a quarter of a step wide, not a whole one.
+Trials are ranked first by how long they were trained, in groups that each span a factor of 1.75, since a stopper stops
+the worse ones first; trials of one group are ranked by their lowest loss. A constraint's value is taken from the later
+half of a trial's training. Rows whose constraint is unknown are left out of that constraint's densities. That a trial
+does not fail is one more constraint: failed rows are the bad ones of its densities, and are left out of all others.
+Running trials count as bad in the objective's densities. If trials were stopped early, a constraint that no trial has
+met is not a factor: its good group would be one trial that happened to be trained for long. There are then many trials,
+and each says less, so the search starts after 0.6 of `start` trials, with kernels 1.4 times as wide; and an integer's
+kernel is at least a quarter of a step wide, instead of a whole step.
 
-Rows of earlier studies join the objective's groups, split by the ranks that they have there: after n own trials, at
-most 20 / e * 20 / (20 + n) of the good and of the bad rows of each of e studies.
+Rows of earlier studies join the objective's groups, split by their ranks within their own study. After n trials of this
+study, each of e earlier studies contributes at most 20 / e * 20 / (20 + n) good rows and as many bad ones.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 _INCUMBENTS = 2  # best trials whose neighbours are candidates
 _LONGER = math.log(1.75)  # trials count as trained alike within this factor, in logs
 _MOST_GOOD = 2  # times the size of plain TPE's good group, where trials were stopped early
-_SOONER, _WIDER, _CELL = 0.6, 1.4, 0.25  # the share of `start`, the factor of `bandwidth`, the least width, there
-_UNKNOWN, _HELD, _BROKEN = range(3)  # what a trial's later half says of its limits
-_SOME = 8  # times the size of the good group: rows that are looked at first for as many feasible ones
-_MOST_RECORDED = 1500  # recorded points of which one is chosen
+_SOONER, _WIDER, _CELL = 0.6, 1.4, 0.25  # after early stops: share of `start`, factor of `bandwidth`, least width
+_UNKNOWN, _HELD, _BROKEN = range(3)  # what the later half of a trial says about its limits
+_SOME = 8  # times the size of the good group: the rows scanned first for enough feasible ones
+_MOST_RECORDED = 1500  # recorded points to score; of more, a random subset is taken
 _CARRIED = 20  # good and bad rows each of earlier studies, before any own trial; half as many after 20 own ones
 
 Points = NDArray[np.float64]
@@ -120,7 +120,7 @@ class TPE(Sampler):
         return int(some[np.argmax(acquisition(candidates[some]))])
 
     def _acquisition(self, history: History) -> _Acquisition | None:
-        """What proposals are ranked by; None at first, and while every factor is constant."""
+        """The function that ranks proposals; None for the first trials, and while every factor is constant."""
         stopped = bool(history.partial.any())
         start = math.ceil(_SOONER * self.start) if stopped else self.start
         factors = list(self._factors(history)) if np.count_nonzero(~history.failed) >= start else []
@@ -247,7 +247,8 @@ class _Acquisition:
     def __call__(self, x: Points, given: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """The log (k,) at points (k, d).
 
-        A coordinate that is given does not count: far from the good points in it, kernels say nothing of the rest.
+        Given coordinates are ignored: where they are far from all good points, kernels say nothing about the other
+        ones.
         """
         total = np.zeros(len(x)) if self._more is None else self._more(x)
         x = x if given is None else np.where(np.isnan(given), x, np.nan)
@@ -258,9 +259,9 @@ class _Acquisition:
 
 
 def _best_trained_first(history: History) -> NDArray[np.intp]:
-    """The rows by how long each trial was trained, in whole factors, and then by their lowest loss; no failed ones.
+    """The rows that did not fail, by how long each trial was trained, in whole factors, and then by lowest loss.
 
-    Folds are not training, and their means are corrected.
+    Trials reported fold by fold are sorted by loss alone: folds are not training, and their means are corrected.
     """
 
     def keys(since: int) -> tuple[NDArray[np.float64], ...]:
@@ -272,7 +273,7 @@ def _best_trained_first(history: History) -> NDArray[np.intp]:
 
 
 def _reaching(size: int, chances: NDArray[np.float64], verdict: NDArray[np.int8], order: NDArray[np.intp]) -> int:
-    """How many of some rows, in order, have chances that sum to `size`; one more than all if they do not."""
+    """How many rows, in order, it takes until their chances sum to `size`; one more than all rows if they never do."""
     some = _SOME * size
     while True:
         sums = np.cumsum(chances[verdict[order[:some]]])

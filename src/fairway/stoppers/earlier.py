@@ -2,8 +2,9 @@
 
 At rungs, steps grace * reduction^k, all but the best 1/reduction of the trials stop, ranked by objective alone; a trial
 at least as good as the best feasible checkpoint continues. Until something feasible is found, infeasible trials are
-ranked by violation and all others continue. Whether an infeasible trial will recover is asked as in
-`fairway.stoppers.recoveries`. After a check, training must first cost `wait` times as much as that check.
+ranked by violation and all others continue. Whether an infeasible trial will recover is estimated as in
+`fairway.stoppers.recoveries`. After a check, the next one waits until training has cost `wait` times as much as that
+check.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from fairway.stoppers.stopper import Interval, Stopper, StopperState
 
 @dataclass(frozen=True)
 class EarlierPilot(Stopper):
-    """What `Pilot` was."""
+    """The default stopper of the first version, then called `Pilot`."""
 
     _: KW_ONLY
     interval: Interval = "adaptive"

@@ -1,17 +1,17 @@
 """The default stopper: it weighs continuing a trial against starting a new one, by what earlier trials showed.
 
-At rungs, steps that grow by `spacing`, the trials that came as far are ranked by objective, and the best `keep` of them
-continue. One that violates nothing there, as far as is known, is ranked only among others like it. Not stopped by its
-rank is a trial at least as good as the best feasible checkpoint, or any while there is none, unless it was checked and
-is not among the best `keep` of the infeasible ones by violation. Which rungs count is learned: one is trusted while it
-orders trials as a rung three times later does, in the share `trust` of all pairs. To see that, some trials, the probes,
-are not stopped before three times the first trusted rung.
+Trials are compared at rungs, steps that grow by the factor `spacing`: those that reached a rung are ranked by
+objective, and the best share `keep` continues. A trial with no known violation is ranked only among others like it. The
+rank does not stop a trial that is at least as good as the best feasible checkpoint (or any trial while there is none),
+unless the trial is infeasible and not among the share `keep` of infeasible ones with the least violation. Which rungs
+count is learned: a rung is trusted while it orders at least the share `trust` of all pairs of trials as a rung three
+times later does. To measure that, some trials, the probes, are not stopped before three times the first trusted rung.
 
-Whether an infeasible trial will recover, and when to look again, is learned too (`fairway.stoppers.recoveries`).
+Whether an infeasible trial will recover, and when to check it again, is learned too (`fairway.stoppers.recoveries`).
 
 If a trial is cross-validated fold by fold, means over 1, 2, 4, ... folds are compared, infeasible ones by violation,
-and the second question is not asked: more folds are not more training. The state holds only ranks, counts, a minimum
-and integer sums, so that replicas agree.
+and recovery is not estimated: more folds are not more training. The state holds only ranks, counts, a minimum and
+integer sums, so that replicas agree.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Pilot(Stopper):
     - `trust`: a rung counts if it orders this share of the pairs of trials as a rung three times later does.
     - `persistence`: an infeasible trial continues while its expected payoff is at least 1/`persistence` of a new one's.
     - `checks`: with `interval="adaptive"` any step may be checked, but checks take at most this share of all seconds;
-      exempt are the first four, a trial's first while nothing feasible is found, and its last step. With a number or
-      "end" as the interval, cost is counted in steps, for checks by the `cost` that their constraints declare, and no
+      exempt are the first four checks, a trial's first check while nothing feasible is found, and its last step. With a
+      number or "end" as the interval, costs are counted in steps (for checks, the `cost` of their constraints), and no
       decision depends on the clock.
 
     >>> import fairway as fw
@@ -87,7 +87,7 @@ class _Course(Violations):
 
     next_step: int = 1  # of its next rung
     rung: int = -1  # the last one that it reached
-    place: tuple[float, ...] | None = None  # where it is, where metrics are tracked
+    place: tuple[float, ...] | None = None  # its tracked metrics, if any: see `StopperState.place`
     to_beat: float = math.inf  # the best loss that is known there
     losses: dict[int, float] = field(default_factory=dict)  # of a probe, by rung
 
@@ -148,7 +148,7 @@ class _PilotState(StopperState):
         return None if loss <= self._best(course) else self._verdict(rung, rank, n)
 
     def _best(self, course: _Course) -> float:
-        """The best feasible loss, by the limits of a trial."""
+        """The best feasible loss; if metrics are tracked, the best known at the trial's place."""
         return self._limits.best_feasible if course.place is None else course.to_beat
 
     def _course(self, number: int) -> _Course:
@@ -183,9 +183,10 @@ class _PilotState(StopperState):
         return self._verdict(rung, rank, n)
 
     def _rank(self, course: _Course, rung: int, loss: float) -> tuple[int, int]:
-        """Enter a trial at a rung: how many of how many are at least as bad there.
+        """Enter a trial at a rung; returns how many of the trials there are at least as bad, and how many there are.
 
-        These are the trials with a like aim, if it has one; for a trial that violates nothing those like it; else all.
+        The trial is compared with those of similar tracked metrics, if any are tracked; else, if it violates nothing,
+        with others that violate nothing; else with all.
         """
         if course.place is not None:
             return self._placed[rung].add(course.place, loss)
@@ -197,7 +198,7 @@ class _PilotState(StopperState):
         return rank, len(ranks)
 
     def _verdict(self, rung: int, rank: int, n: int) -> str | None:
-        """Why a trial stops that is at least as good as `rank` of `n`; None if it continues."""
+        """The reason to stop a trial that is at least as good as `rank` of `n`; None to continue."""
         if n - rank < self._kept(n):
             return None
         return f"not among the {self._share} of {n} at step {self._rungs.steps[rung]}"

@@ -132,7 +132,7 @@ class Strata:
 
 
 class Neighbours:
-    """Floats, each at a place: a new one is ranked among those whose places are nearest in order, a third of all.
+    """Floats, each at a place; a new one is ranked among the third of them whose places are nearest in sorted order.
 
     >>> neighbours = Neighbours()
     >>> [neighbours.add((ms,), loss) for ms, loss in ((1.0, 0.5), (1.0, 0.2), (9.0, 0.9))]

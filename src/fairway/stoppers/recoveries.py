@@ -7,11 +7,11 @@ promises `persistence` times more:
 
     persistence * (R + 1) / (D + 1) < c * max(I, 1) / C
 
-That takes all infeasible trials for alike. One that shows hope of its own is not stopped so: its violation fell between
-its last two checks, and at its last rung it was among the nearest to their limits.
+This rule treats all infeasible trials alike. It does not stop a trial that shows hope of its own: one whose violation
+fell between its last two checks, and which at its last rung was among those nearest to their limits.
 
-When it is worth asking again is read off the trial's own checks: while its violation falls, it is not checked for half
-of the steps after which the violation would be gone at that pace.
+The trial's own checks say when to check it again: while its violation falls, it is not checked for half of the steps
+after which the violation would be gone at that pace.
 
 These are counts, a minimum and integer sums, so that replicas agree.
 """
@@ -26,7 +26,7 @@ _DOUBLING = 1 << 20  # doublings are summed as integer multiples of 1 / _DOUBLIN
 
 @dataclass(slots=True)
 class Violations:
-    """What one running trial showed of its limits."""
+    """What the checks of one running trial have shown."""
 
     cost: int = 0  # training and checks
     violation: float = 0.0  # at the last check
@@ -40,7 +40,7 @@ class Violations:
 
 
 class Recoveries:
-    """What a study's trials showed of theirs.
+    """What the checks of all of a study's trials have shown.
 
     >>> recoveries, trial = Recoveries(persistence=7.0, constrained=True), Violations()
     >>> recoveries.spend(trial, 5)
@@ -58,12 +58,12 @@ class Recoveries:
         self._doublings = 0  # D * _DOUBLING
 
     def spend(self, trial: Violations, cost: int) -> None:
-        """A trial has cost more."""
+        """Add to the cost of a trial."""
         trial.cost += cost
         self.cost += cost
 
     def learn(self, trial: Violations, step: int, loss: float, violation: float | None) -> None:
-        """A trial has reported; its violation is None if it was not checked."""
+        """Learn from a trial's report; its violation is None if it was not checked."""
         if not self._constrained:
             return
         if violation is not None:
@@ -81,7 +81,7 @@ class Recoveries:
             trial.counted_to = step
 
     def why_hopeless(self, trial: Violations) -> str | None:
-        """Why an infeasible trial stops that shows no hope: the inequality, in integers; None if it continues."""
+        """The reason to stop an infeasible trial that shows no hope, by the inequality above; None to continue."""
         if not trial.violated_since or (trial.falls and trial.near):
             return None
         promise = self._persistence * (self._recoveries + 1) * self.cost * _DOUBLING
@@ -92,7 +92,7 @@ class Recoveries:
 
 
 def _next_check(trial: Violations, step: int, violation: float) -> float:
-    """Half the way to the step at which a falling violation would be 0, at most as many steps again; else 0.
+    """The step halfway to where a falling violation would be 0, at most twice the current step; 0 if it does not fall.
 
     >>> _next_check(Violations(violation=0.4, checked_at=10), 12, 0.3)
     15.0

@@ -1,10 +1,10 @@
 """Rungs, and which of them can be trusted: those that order trials as a rung three times later does.
 
-Early steps may say nothing of later ones: after one round of boosting all learning rates look alike. So a rung is
-measured: of the pairs of trials that came three times as far, how many did it order as the later rung did? Stopping
-would blur that, because those that come far were chosen by the rung itself. So only *probes* are counted: the first few
-trials and then every eighth, which are not stopped before `probed_to`. Until there are enough of them, a guess counts
-as six pairs: blind at the first rung, and better at each of the next three.
+Early steps may say nothing about later ones: after one round of boosting all learning rates look alike. So a rung is
+measured: of the pairs of trials that reached a rung three times later, how many did it order as the later rung did?
+Stopping would blur that, because those that come far were chosen by the rung itself. So only *probes* are counted: the
+first few trials and then every eighth, which are not stopped before `probed_to`. Until there are enough of them, a
+guess counts as six pairs: blind at the first rung, and better at each of the next three.
 
 What is learned depends on which trials were seen, not on the order in which their reports arrived.
 """

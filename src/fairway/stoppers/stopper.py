@@ -42,9 +42,9 @@ class StopperState(ABC):
         return True
 
     def place(self, number: int, place: tuple[float, ...], best: float) -> None:
-        """Where metrics are tracked, before `due` and `judge`: where a trial is, and the best loss that is known there.
+        """Record a trial's place and the best loss known there; called before `due` and `judge` if metrics are tracked.
 
-        `place` has the tracked metrics, lower is better: those of the trial's last check, or else what it aims at.
+        `place` holds the tracked metrics, lower is better: those of the trial's last check, or else what it aims at.
         """
         del number, place, best
 

@@ -37,11 +37,11 @@ from fairway.storage.files import KEPT, Presence, path_of
 from fairway.storage.statements import Cursors
 
 BUSY_MS = 15_000
-"""How long a writer waits for SQLite's lock before it gives up; a beat that waits so long still keeps the lease."""
+"""How long a writer waits for SQLite's lock before it gives up; a heartbeat that waits this long keeps its lease."""
 
 THROUGH_SECONDS = 0.05
-"""How often commits are written through to the disk, at most, so that they survive a loss of power; those in between
-go with the next one. A disk takes longer over that than SQLite over the rest of a commit."""
+"""The least time between commits that are written through to the disk, to survive a loss of power; commits in between
+are written through with the next one. A disk takes longer for that than SQLite for the rest of a commit."""
 
 _WRITE = ("BEGIN IMMEDIATE",), ()  # what SQLite is told before a transaction and after it
 _WRITE_THROUGH = ("PRAGMA synchronous=FULL", "BEGIN IMMEDIATE"), ("PRAGMA synchronous=NORMAL",)
@@ -58,7 +58,7 @@ class Damaged(StorageError):  # noqa: N818 - named after what happened
 
 
 def public(url: str) -> str:
-    """A URL as it may be shown: without its password, wherever the driver would take one from.
+    """A URL that is safe to show: without passwords, wherever the driver accepts them.
 
     >>> public("postgresql://me:secret@host/db?sslpassword=secret")
     'postgresql://me:***@host/db'
@@ -81,7 +81,7 @@ class Access:
         self.url = url
         self.shown = public(url)
         try:
-            url.encode()  # half a character is no part of an address
+            url.encode()  # a lone surrogate cannot be in an address
             parsed = sa.make_url(url)
         except (ArgumentError, ValueError) as error:
             raise UsageError(f"storage={self.shown!r}: {_EXPECTED}") from error
@@ -120,7 +120,7 @@ class Access:
             sa.event.listen(self.engine, "connect", _read_postgres)
 
     def check_file(self) -> None:
-        """Have SQLite check its whole file, indices too: reading alone trusts them."""
+        """Have SQLite check its whole file, including the indices, which reading alone would trust."""
         if self.is_sqlite:
             with self.reading() as connection:
                 found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
@@ -136,18 +136,18 @@ class Access:
         self._presence = None if self.file is None else Presence(self.file, self.shown)
 
     def insert(self, table: sa.Table) -> Any:
-        """An insertion that may say what to do on a conflict, which each kind of database has words of its own for."""
-        return import_module(f"sqlalchemy.dialects.{self.engine.dialect.name}").insert(table)  # only what it is loads
+        """An insert statement that supports ON CONFLICT, for which each kind of database has its own syntax."""
+        return import_module(f"sqlalchemy.dialects.{self.engine.dialect.name}").insert(table)  # loads only this dialect
 
     @property
     def now(self) -> sa.ColumnElement[float]:
-        """Seconds, by the database's clock: workers on other machines may have others."""
+        """The time in seconds by the database's clock, since the clocks of the workers' machines may differ."""
         if self.is_sqlite:
             return sa.literal_column("((julianday('now') - 2440587.5) * 86400.0)", sa.Float)
         return sa.literal_column("EXTRACT(EPOCH FROM clock_timestamp())::float8", sa.Float)
 
     def since(self, moment: sa.ColumnElement[float]) -> sa.ColumnElement[float]:
-        """A moment, or when the server started if that was later: before it, nobody could show a sign of life."""
+        """A moment, or when the server started if that was later: before that, no worker could send a heartbeat."""
         if self.is_sqlite:
             return moment
         start = sa.literal_column("EXTRACT(EPOCH FROM pg_postmaster_start_time())::float8", sa.Float)
@@ -155,7 +155,7 @@ class Access:
 
     @contextmanager
     def talking(self, done: str) -> Iterator[None]:
-        """Turn what a driver raises into one sentence; Ctrl-C waits, so that no lock outlives its connection."""
+        """Turn a driver's errors into one-sentence errors; Ctrl-C waits, so that no lock outlives its connection."""
         try:
             with uninterrupted():
                 yield
@@ -195,7 +195,8 @@ class Access:
     def adding(self, *, durable: bool, at_once: bool = False) -> Iterator[DBAPICursor]:
         """A cursor for `Statement`s that write, in a transaction that survives a kill.
 
-        One that is `durable` survives the loss of power too, once it or a later one is written through to the disk.
+        A `durable` one also survives a loss of power, once it or a later one is written through to the disk: now, with
+        `at_once`.
         """
         now = time.monotonic()
         through = at_once or (durable and now >= self._through + THROUGH_SECONDS)
@@ -208,7 +209,7 @@ class Access:
 
     @contextmanager
     def snapshot(self) -> Iterator[sa.Connection]:
-        """A connection to read from, to which nothing changes while it is used; with SQLite each is one."""
+        """A connection that reads one state of the database while others write; with SQLite, every connection does."""
         with self.reading() as connection:
             how = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
             yield connection.execution_options(**how)
@@ -237,7 +238,7 @@ def _close(cursors: Cursors, engine: sa.Engine) -> None:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether what a driver raised says that a database is away, busy or full: that may be over in a moment."""
+    """Whether an error says that the database is unreachable, busy or full, which may pass."""
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
     return isinstance(error, OperationalError | InterfaceError | TimeoutError | OSError)
@@ -265,11 +266,11 @@ def _may_write(path: str) -> bool:
 
 
 def _connect_to_read(path: str) -> sqlite3.Connection:
-    """A connection to a file that one may only read, or in a folder that one may not write to.
+    """A connection to a file that this process may only read, or in a folder that it may not write to.
 
-    SQLite keeps a write-ahead log beside the file, and to read that it needs a third file, which it cannot make there.
-    Without such a log nobody is writing, and the file can be read as one that does not change. Each connection decides
-    again, since a writer may have come or gone.
+    SQLite keeps a write-ahead log beside the file, and to read the log it needs a third file, which it cannot create
+    there. If there is no such log, nobody is writing, and the file can be opened as immutable. Each connection decides
+    anew, since a writer may have come or gone.
     """
     uri = Path(path).absolute().as_uri()
     connection = sqlite3.connect(f"{uri}?mode=ro", uri=True, check_same_thread=False)

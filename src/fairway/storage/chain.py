@@ -1,6 +1,6 @@
-"""Checksums that find damage: each event carries one of its own row, and that of the event before it.
+"""Checksums that find damage: each event carries the checksum of its own row, and that of the event before it.
 
-A row can be checked alone, since its checksum is of the columns of that row; a log is checked as a chain, since each
+A row can be checked alone, since its checksum covers the columns of that row; a log is checked as a chain, since each
 row also names the checksum of the row before. Checksums find accidents, not forgery: whoever changes a row on purpose
 can compute them again.
 """
@@ -19,8 +19,8 @@ from fairway.errors import UsageError
 
 REPORTED = Reported.__name__
 DIGITS = 16
-"""Of a checksum. It is followed by the study and the position of its row, and by the trial if that is a report, so that
-SQL can tell if one of them is wrong; in older logs by the trial alone."""
+"""The hexadecimal digits of a checksum. Its row's study and position follow them, and for a report its trial, so that
+SQL can tell if one of these is wrong; in older logs, only the trial follows."""
 
 
 class Row(NamedTuple):
@@ -39,9 +39,9 @@ class Row(NamedTuple):
         return f"event {str(self.position)[:20]} ({str(self.kind)[:20]}{of})"
 
     def event(self, *, trusted: bool = False) -> Event:
-        """The event that the body holds; a `UsageError` if it is none.
+        """The event that the body holds; a `UsageError` if it holds none.
 
-        It is trusted if its checksum is right: what was written with one is an event.
+        Pass `trusted=True` if the checksum is right: whatever was written with a checksum is an event.
         """
         try:
             event = from_json(json.loads(self.body))
@@ -68,7 +68,7 @@ def valid_checksums(study: int, row: Row) -> tuple[str, ...]:
 
 
 def study_checksum(name: str, created: float) -> str:
-    """The checksum of the row of a study: of what never changes in it."""
+    """The checksum of a study's row, over the columns that never change."""
     return blake2b(f"{name!r} {created!r}".encode("utf-8", "surrogateescape"), digest_size=DIGITS // 2).hexdigest()
 
 
@@ -90,11 +90,11 @@ def links(study: int, rows: Iterable[Row], before: str | None = "") -> Iterator[
         elif None not in known and row.previous not in known:
             damage = "it does not follow the event before it"
         yield Link(row, damage)
-        known = {row.checksum or "", *valid}  # one of them is damaged, perhaps, and the next row need not suffer for it
+        known = {row.checksum or "", *valid}  # if one is damaged, the next row must not be blamed
 
 
 def sealed(study: int, rows: Iterable[Row], previous: str) -> list[Row]:
-    """New rows with what the chain needs, from the checksum of the event before them on."""
+    """New rows with their checksums filled in; `previous` is the checksum of the event before them."""
     found = []
     for position, kind, claim, trial, _, _, body in rows:
         row = Row(position, kind, claim, trial, previous, None, body)

@@ -1,6 +1,6 @@
-"""Whether a database's file is still the one that was opened: it may be deleted or replaced while it is used.
+"""Checks that a database's file is still the one that was opened: it may be deleted or replaced while it is used.
 
-A process that has a deleted file open can write to it without any error, and all of that is gone when the process ends.
+A process that has a deleted file open can write to it without any error, and loses all of it when the process ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def mark(path: Path) -> tuple[int, int]:
 
 
 class Presence:
-    """The file that was opened, to be looked for again."""
+    """The file that was opened, so that later looks can tell if it is still there."""
 
     def __init__(self, path: Path, shown: str) -> None:
         self._path, self._shown = path, shown
@@ -46,10 +46,10 @@ class Presence:
             self._opened = None
 
     def check(self) -> None:
-        """Raise a sentence if the file is gone, another one or cut off; one that cannot be seen may be there still."""
+        """Raise an error if the file was deleted, replaced or truncated; a file that cannot be seen may be there."""
         if self._opened is None:
             return
-        before = self._size  # of an earlier look: while this one lasts, other threads look at a file that grows
+        before = self._size  # at an earlier look: other threads may look at a growing file meanwhile
         try:
             found = os.stat(self._name)  # noqa: PTH116 - every ask and tell looks, and this takes half as long
             is_cut = found.st_size < before and found.st_size < _expected_size(self._path)
@@ -65,7 +65,7 @@ class Presence:
 
 
 def _expected_size(path: Path) -> int:
-    """The size of an SQLite file, by its own header: it may shrink in good order (VACUUM)."""
+    """The size of an SQLite file by its own header: VACUUM may shrink a file in good order."""
     with path.open("rb") as file:
         header = file.read(_HEADER)
     page, pages = int.from_bytes(header[16:18]), int.from_bytes(header[28:32])

@@ -1,6 +1,6 @@
-"""All that is left of a study in a database, damaged or not: what `fairway verify` lists and `fairway repair` keeps.
+"""Reads what is left of a damaged study: `fairway verify` lists the damage, and `fairway repair` keeps the rest.
 
-A study is opened with the first damage as an error; here every row is looked at, and each says what is wrong with it.
+Opening a study raises at the first damage; an inspection reads every row, and says what is wrong with each.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Inspection:
     name: str
     checksums: bool  # whether its events have them; in older schemas they do not
     found: list[Found]  # every position, from the first to the last that is there
-    around: list[str] = field(default_factory=list)  # damage around the events: of the file, of the study's row
+    around: list[str] = field(default_factory=list)  # damage outside the events: of the file, of the study's row
     cut: str | None = None  # what is missing at the end
 
     @property
@@ -80,7 +80,7 @@ def inspect(url: str, name: str, tracked: Tracked[Any] = lambda items, _: items)
 
 
 def _study(connection: sa.Connection, url: str, name: str, version: int, around: list[str]) -> tuple[int, Any]:
-    """The number and the length of a study; one whose row is damaged or gone is found if nothing else can be meant."""
+    """The number and the length of a study; if its row is damaged or gone, it is found if only one can be meant."""
     study, event = schema.study.c, schema.event.c
     own = study.checksum if version >= schema.CHECKSUMS else sa.null()
     rows = connection.execute(sa.select(study.id, study.name, study.created, study.length, own)).all()
@@ -138,7 +138,7 @@ def _found(study: int, rows: dict[int, Row], tracked: Tracked[int], *, chained: 
 
 
 def _damages(study: int, rows: dict[int, Row]) -> dict[int, str | None]:
-    """What the checksums say of each row; after a gap the chain starts again."""
+    """What the checksums say about each row; after a gap the chain starts again."""
     found: dict[int, str | None] = {}
     run: list[Row] = []
     for position in sorted(rows):
@@ -158,7 +158,7 @@ def _event(row: Row, *, trusted: bool) -> Event | None:
 
 
 def _is_intact(study: int, row: Row, event: Event, before: Row | None, after: Row | None) -> bool:
-    """Whether the damage is in the columns beside the body, which say again what the body or its neighbours say."""
+    """Whether only the columns beside the body are damaged, which repeat what the body or the neighbouring rows say."""
     told = row._replace(kind=type(event).__name__, claim=claim(event), trial=getattr(event, "number", None))
     sums = {row.checksum, None if after is None else after.previous}
     previous = {row.previous, "" if before is None else before.checksum}

@@ -1,8 +1,8 @@
-"""Which workers of a stored study live: each shows a sign of life every few seconds, in a table of its own.
+"""Tracks which workers of a stored study are alive: each writes a heartbeat every few seconds, in a table of its own.
 
-On one machine the process itself tells: while it exists its workers live, even if it is stopped or holds Python's lock,
-and when it is gone they are lost at once. A worker of another machine lives while its connection to the database does
-(`Session`), or while its last sign of life is young.
+On the same machine the process itself decides: while it exists its workers are alive, even if it is suspended or holds
+Python's lock, and when it is gone they are lost at once. A worker on another machine is alive while its connection to
+the database is (`Session`), or while its last heartbeat is recent.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from fairway.storage.processes import began, machine
 from fairway.storage.sessions import Session
 
 BEAT_SECONDS = 3.0
-"""How often a worker shows that it lives."""
+"""The time between the heartbeats of a worker."""
 
 LEASE_SECONDS = 30.0
-"""A worker of another machine that was not heard of for so long has lost its trials."""
+"""A worker on another machine loses its trials after this long without a heartbeat."""
 
 _SINCE = " since "  # between the machine and the start of the process, in the column `machine`
 
@@ -47,7 +47,7 @@ class SqlLeases:
         where = machine() + _SINCE + (began(process) or "")
         mine = {"machine": where, "process": process, "beat": self._access.now}
         insert = self._access.insert(schema.worker).values(study=self._study, worker=worker, **mine)
-        with self._access.writing() as connection:  # over that of a try that seemed to fail, or commits at this moment
+        with self._access.writing() as connection:  # over the row of an attempt that seemed to fail
             connection.execute(insert.on_conflict_do_update(index_elements=["study", "worker"], set_=mine))
         self._attended.append(worker)
         self._hold()
@@ -72,7 +72,7 @@ class SqlLeases:
             self._session.hold(self._attended)
 
     def lost(self, workers: Collection[int]) -> set[int]:
-        """Those that left, whose process is gone, if it was on this machine, or whose last sign of life is too old."""
+        """The workers that left, whose process on this machine is gone, or whose last heartbeat is too old."""
         columns = schema.worker.c
         age = self._access.now - self._access.since(columns.beat)
         query = sa.select(columns.worker, columns.machine, columns.process, age).where(_of(self._study, workers))
@@ -84,12 +84,12 @@ class SqlLeases:
 
 
 def _lives(where: str, process: int, age: float, *, connected: bool) -> bool:
-    """Whether a worker lives, of a process on some machine, so many seconds after its last sign of life."""
+    """Whether a worker is alive, given its machine, its process and the seconds since its last heartbeat."""
     if not (isinstance(where, str) and isinstance(process, int) and isinstance(age, float)):  # a damaged row
         return connected
     place, _, start = where.partition(_SINCE)
     if place != machine():
-        return connected or abs(age) <= LEASE_SECONDS  # a sign of life from the future: the clock was set back since
+        return connected or abs(age) <= LEASE_SECONDS  # negative if the clock was set back since
     found = began(process)
     if found and start:
         return found == start
@@ -106,7 +106,7 @@ def _leave(access: Access, study: int, workers: Collection[int]) -> None:
 
 
 def _farewell(access: Access, study: int, workers: list[int], process: int) -> None:
-    """Nobody uses these leases any more, though the process lives: in a thread, as this may come at any moment."""
+    """Remove leases that nobody uses any more, in a thread, since this may be called at any moment."""
 
     def leave() -> None:
         with contextlib.suppress(FairwayError):  # the database may be gone

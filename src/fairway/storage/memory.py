@@ -21,7 +21,7 @@ _BLOCK = 512  # events that are packed together
 class MemoryLog(Log):
     """Events in a list."""
 
-    leases = None  # who shares this memory lives and dies with it
+    leases = None  # all its workers live in this one process
 
     def __init__(self) -> None:
         self._packed: list[bytes] = []  # the first events, by the block
@@ -101,7 +101,7 @@ def _unpack(packed: bytes) -> list[Event]:
 
 
 class _Claims:
-    """What was claimed. Numbers are claimed nearly in order, so all of a kind below one number are kept as that."""
+    """The claims taken so far. Numbers are claimed nearly in order: all below some number are kept as that number."""
 
     def __init__(self) -> None:
         self._below: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The log of a study, from what its user passes as `storage`; and the studies that it starts from."""
+"""Opens the log of a study, from what its user passes as `storage`, and reads the studies that it starts from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LISTED = 8  # names of studies in a sentence
 
 @runtime_checkable
 class Named(Protocol):
-    """A study that is open: what of it another one may start from."""
+    """An open study that another one may start from."""
 
     name: str
     log: Log
@@ -28,14 +28,14 @@ Earlier: TypeAlias = Named | str
 """A study to start from: an open one, or its address and name, "sqlite:///old.db#credit"."""
 
 StartFrom: TypeAlias = Sequence[Earlier | tuple[Earlier, Mapping[str, Value]]]
-"""Studies to start from, each alone or with the values that stand for parameters it lacks."""
+"""Studies to start from, each alone or with values for the parameters that it lacks."""
 
 
 @contextmanager
 def opened_log(storage: str | Log | None, name: str) -> Iterator[Log]:
     """The log at a database's address, one of the user's own, or a new one in memory.
 
-    If the block refuses to begin a study in it, nothing of that is left in the database.
+    If the block raises a `UsageError`, a study in which nothing was written is removed from the database again.
     """
     if not isinstance(name, str) or not name:
         raise UsageError(f"name={short(name)}: the name of a study is expected")
@@ -54,7 +54,7 @@ def opened_log(storage: str | Log | None, name: str) -> Iterator[Log]:
 
 
 def only_study(url: str) -> str:
-    """The name of the study in a database that holds one; of several, a sentence lists them."""
+    """The name of the only study in a database; a `UsageError` lists them if there are several."""
     from fairway.storage.access import public  # noqa: PLC0415 - SQLAlchemy takes its time to load
     from fairway.storage.sql import Database  # noqa: PLC0415
 
@@ -69,7 +69,7 @@ def only_study(url: str) -> str:
 
 
 def sources(start_from: StartFrom) -> Callable[[], list[Source]] | None:
-    """What reads the studies to start from, once it is known that they are needed; None if there are none."""
+    """A function that reads the studies to start from, to call when they are needed; None if there are none."""
     if isinstance(start_from, str) or not isinstance(start_from, Sequence):
         raise UsageError(f"start_from={short(start_from)}: a list of studies is expected, such as [study]")
     pairs = [each if isinstance(each, tuple) else (each, {}) for each in start_from]

@@ -1,4 +1,4 @@
-"""Which process is which: a number is used again, on this machine and in the next container."""
+"""Tells processes apart: a process number is reused, on this machine and in other containers."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def machine() -> str:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{socket.gethostname()} {boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:  # not Linux
-        return f"{socket.gethostname()} {uuid.getnode():x}"  # without a network, another one in each process
+        return f"{socket.gethostname()} {uuid.getnode():x}"  # without a network, it differs in each process
 
 
 def began(process: int) -> str | None:
-    """When a process of this machine began, which tells it from others of its number; None if there is none.
+    """When a process of this machine began, to tell it from others with its number; None if there is no such process.
 
-    Empty where that cannot be known: without /proc and without psutil, or of somebody else's process.
+    Empty if that cannot be known: without /proc and psutil, or for somebody else's process.
 
     >>> began(os.getpid()) == began(os.getpid()), began(2**22 + 1)
     (True, None)
     """
-    if not isinstance(process, int) or process < 1:  # what a damaged database may say; kill would ask a whole group
+    if not isinstance(process, int) or process < 1:  # what a damaged database may say; kill would address a whole group
         return None
     try:
         state, *rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
@@ -37,7 +37,7 @@ def began(process: int) -> str | None:
 
 
 def _began_elsewhere(process: int) -> str | None:
-    """The same without /proc."""
+    """`began` without /proc."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

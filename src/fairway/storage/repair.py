@@ -1,10 +1,10 @@
-"""A damaged study, copied into a new file without its damage.
+"""Copies a damaged study into a new file without its damage.
 
-Every intact event that fits those before it is kept at its place. In the place of any other comes a `Dropped`, so that
-what later events say of positions in the log stays true; it also takes the number of a trial whose beginning is gone.
-For a lost change of the limits the next one stands, which has a column for whatever was measured from there on.
-Copies of a study to start from are left out together if what is intact of them cannot be read: nothing else rests on
-them, and the configurations that they had run first are in the queue.
+Every intact event that fits those before it is kept at its position. Any other is replaced by a `Dropped`, so that the
+positions that later events refer to stay right; a `Dropped` also takes the number of a trial whose beginning is gone. A
+lost change of the limits is replaced by the next one, which has a column for everything measured from there on. The
+copied trials of a study to start from are left out together if their intact part cannot be read: nothing else depends
+on them, and the configurations that they proposed first are in the queue.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _AT_ONCE = 1000  # events in one transaction
 
 
 class Repaired(NamedTuple):
-    """What a repair came to."""
+    """The result of a repair."""
 
     kept: int
     left_out: list[str]  # a sentence for each event
-    damage: list[str]  # around the events, of which nothing is left in the new file
+    damage: list[str]  # outside the events; the new file has none of it
 
 
 def repair(inspection: Inspection, path: Path, tracked: Tracked[Any] = lambda items, _: items) -> Repaired:
@@ -42,7 +42,7 @@ def repair(inspection: Inspection, path: Path, tracked: Tracked[Any] = lambda it
     try:
         log = Database(f"sqlite:///{path}").log(inspection.name)
         for i in tracked(range(0, len(events), _AT_ONCE), "writing events"):
-            log.append(events[i : i + _AT_ONCE])  # each claims something else
+            log.append(events[i : i + _AT_ONCE])  # no two claim the same
     except BaseException:
         for each in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
             each.unlink(missing_ok=True)
@@ -76,16 +76,16 @@ def _sensible(inspection: Inspection, tracked: Tracked[Found]) -> tuple[list[Eve
             wrong += f"; worker {opened.worker} says what study it is"
             stood_for.append(wrong)
         left_out += [wrong] if wrong else []
-    for why in stood_for:  # whose places are taken: that something is lost is said at the end
+    for why in stood_for:  # their places are taken, so the loss is recorded at the end
         copy.leave_out(why)
     return copy.events, [*left_out, *copy.leave_out_unreadable()]
 
 
 def _founding(events: Sequence[Event | None]) -> Opened | None:
-    """The first account of the study that is intact.
+    """The first intact event that says what the study is.
 
-    That of a worker who joined after the limits had changed is of later ones; the study began with those of them that
-    the first reports have columns for.
+    If it comes from a worker that joined after the limits had changed, it has the later limits; the study began with
+    those of them that the first reports have columns for.
     """
     place = next((i for i, event in enumerate(events) if isinstance(event, Opened)), None)
     if place is None:
@@ -100,7 +100,7 @@ def _founding(events: Sequence[Event | None]) -> Opened | None:
 
 
 def _lost_changes(found: Sequence[Found]) -> dict[int, LimitsChanged]:
-    """What stands for each lost change of the limits, by its position: the next one that is intact."""
+    """The replacement for each lost change of the limits, by position: the next change that is intact."""
     stands: dict[int, LimitsChanged] = {}
     after: LimitsChanged | None = None
     for one in reversed(found):
@@ -114,7 +114,7 @@ def _lost_changes(found: Sequence[Found]) -> dict[int, LimitsChanged]:
 
 
 class _Copy:
-    """A log that grows by what makes sense."""
+    """A log that takes only events that make sense."""
 
     def __init__(self, first: Opened) -> None:
         self.events: list[Event] = [first]
@@ -144,7 +144,7 @@ class _Copy:
                     self._ledger.replay(event)
         except StorageError as error:
             wrong = str(error)
-            if error.__cause__ is not None:  # it came from within, and may have left the ledger between two events
+            if error.__cause__ is not None:  # raised within the ledger, which may be half updated now
                 self._ledger = self._replayed()
         if wrong:
             self.leave_out(wrong)
@@ -156,7 +156,7 @@ class _Copy:
         return ""
 
     def leave_out(self, why: str) -> None:
-        """Keep the place of an event."""
+        """Put a `Dropped` in the place of an event."""
         self.events.append(Dropped(why))
         self._ledger.replay(self.events[-1])
 
@@ -173,7 +173,7 @@ class _Copy:
         return said
 
     def _number_missing(self, due: int) -> None:
-        """Have places of events that were left out stand for trials whose beginning is gone."""
+        """Give the numbers of trials whose beginning is gone to events that were left out."""
         missing = range(len(self._ledger.courses), due)
         if not missing:
             return

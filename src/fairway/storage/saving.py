@@ -1,4 +1,4 @@
-"""A study written as a whole into another database, from what a process knows of it."""
+"""Writes a whole study into another database, from what a process knows of it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fairway.storage.sql import Database, SqlLog
 
 
 def save(owner: Owner, url: str, name: str) -> None:
-    """Write all that an owner knows, in one transaction; its own log is not needed for that."""
+    """Write everything an owner knows in one transaction; a database is read again if its transcript is incomplete."""
     if not isinstance(name, str) or not name:
         raise UsageError(f"name={name!r}: the name of a study is expected")
     journal = owner.journal
-    with contextlib.suppress(StorageError):  # what is not in memory by now cannot be had
+    with contextlib.suppress(StorageError):  # then what is in memory must do
         journal.look()
     with journal.lock:
         source, length = journal.log, journal.position

@@ -63,7 +63,7 @@ _AT_ONCE = 1000  # rows in one statement
 
 
 def shape(columns: Collection[str]) -> int:
-    """The version that a table of events with these columns is of."""
+    """The schema version of a table of events with these columns."""
     return next((version - 1 for column, version in _ADDED.items() if column not in columns), VERSION)
 
 
@@ -73,7 +73,7 @@ def columns(version: int) -> list[sa.ColumnElement[Any]]:
 
 
 def _number_trials(connection: sa.Connection) -> None:
-    """Have each event say which trial it is about."""
+    """Add to each event the number of the trial that it is about."""
     numbers = {"sqlite": "json_extract(body, '$.number')"}
     number = numbers.get(connection.dialect.name, "CAST(body::json->>'number' AS INTEGER)")
     connection.exec_driver_sql("ALTER TABLE fairway_event ADD COLUMN trial INTEGER")
@@ -82,9 +82,9 @@ def _number_trials(connection: sa.Connection) -> None:
 
 
 def _add_checksums(connection: sa.Connection) -> None:
-    """Give all that is there its checksums: damage from now on is found, what happened before is not.
+    """Add checksums to everything there: later damage is found, earlier damage is not.
 
-    What is no event gets none, and so counts as damaged.
+    A row that is not an event gets none, and so counts as damaged.
     """
     for table, column in (("study", "checksum"), ("event", "previous"), ("event", "checksum")):
         connection.exec_driver_sql(f"ALTER TABLE fairway_{table} ADD COLUMN {column} TEXT")
@@ -120,4 +120,4 @@ def _is_event(row: chain.Row) -> bool:
 
 
 MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: _number_trials, 2: _add_checksums}
-"""By the version that they start from."""
+"""The migrations, by the version that they start from."""

@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL that shows by itself that a process lives: the server knows when it ends.
+"""A connection to PostgreSQL that shows that its process is alive: the server knows when it ends.
 
 It holds an advisory lock for each worker. No thread of the process is needed for that, so a long call in C that holds
 Python's lock does not end it; the death of the process or of its machine does, in seconds.
@@ -23,7 +23,7 @@ _KEEPALIVE = {"tcp_keepalives_idle": 10, "tcp_keepalives_interval": 5, "tcp_keep
 
 
 class Session:
-    """The connection of one process for one study's workers; what cannot be had is tried again at the next beat."""
+    """The connection of one process for one study's workers; what fails is tried again at the next heartbeat."""
 
     def __init__(self, access: Access, study: int) -> None:
         self._access, self._key = access, _KEY + study % 0x10000
@@ -33,7 +33,7 @@ class Session:
         weakref.finalize(self, _close, self._open, os.getpid())
 
     def hold(self, workers: Collection[int]) -> None:
-        """Hold the locks of these workers and of no others; a lock that is held stays, so that nobody misses it."""
+        """Hold the locks of these workers and no others; a lock already held is never let go in between."""
         with self._lock:
             try:
                 with self._access.talking("locked"):
@@ -46,7 +46,7 @@ class Session:
             self._connect()
             self._held = set()
         connection = self._open[0]
-        connection.exec_driver_sql("SELECT 1")  # does it live?
+        connection.exec_driver_sql("SELECT 1")  # is it alive?
         for worker in wanted - self._held:
             connection.exec_driver_sql("SELECT pg_try_advisory_lock(%s, %s)", (self._key, worker))
         for worker in self._held - wanted:
@@ -54,7 +54,7 @@ class Session:
         self._held = wanted
 
     def holds(self, connection: sa.Connection) -> set[int]:
-        """The workers of the study whose connection lives, by any process."""
+        """The workers of the study, in any process, whose connection is alive."""
         held = connection.exec_driver_sql(
             "SELECT objid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted AND classid = %s "
             "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
@@ -71,7 +71,7 @@ class Session:
 
 
 def _close(connections: list[sa.Connection], process: int) -> None:
-    """Close a connection; in a child it is left alone, as it is the parent's."""
+    """Close a connection; a forked child leaves it alone, since it is the parent's."""
     while connections and os.getpid() == process:
         with contextlib.suppress(SQLAlchemyError):
             connections.pop().close()

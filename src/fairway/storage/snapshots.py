@@ -40,9 +40,9 @@ def keep(access: Access, study: int, parts: Mapping[str, bytes]) -> None:
 
 
 def kept(access: Access, study: int, names: Collection[str] | None = None) -> Mapping[str, bytes]:
-    """The parts that were kept last, or those of them that have these names; what is no part of a snapshot is left out.
+    """The parts that were kept last, or those with these names; a row that is not a part is left out.
 
-    The head says what the others hash to. Its own hash is in its row.
+    The head holds the hashes of the other parts; its own hash is in its row.
     """
     if not sa.inspect(access.engine).has_table(schema.snapshot.name):
         return {}

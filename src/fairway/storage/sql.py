@@ -1,9 +1,9 @@
 """Logs in a SQL database, SQLite or PostgreSQL.
 
 Appends are serialised by the study's row, which holds the length of its log: it is locked before a position is taken,
-so no event becomes visible before those ahead of it. What only one event may have is a unique column. Listing studies
-and trials reads the small events and never the reports. Whatever is read is checked (`chain`): each row by its
-checksum, what follows another as a chain, and all of it by the length of the log.
+so no event becomes visible before those ahead of it. A claim, which only one event may have, is a unique column.
+Listing studies and trials reads the small events and never the reports. Whatever is read is checked (`chain`): each row
+by its checksum, consecutive rows as a chain, and the whole by the length of the log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _AT_ONCE = 500  # trials in one query
 
 
 class _Refused(Exception):  # noqa: N818 - nobody outside sees it
-    """A row is there already that only one event may have."""
+    """An append was refused: another event has its claim or its position."""
 
 
 class Stored(NamedTuple):
@@ -47,7 +47,7 @@ class Stored(NamedTuple):
 class Database:
     """The studies at one URL.
 
-    With `reading`, it must be there already, nothing is ever written to it, and an older schema is read as it is.
+    With `reading`, the database must exist, nothing is ever written to it, and an older schema is read as it is.
     """
 
     def __init__(self, url: str, *, reading: bool = False) -> None:
@@ -71,7 +71,7 @@ class Database:
                 time.sleep(0.05)
 
     def _open(self) -> int:
-        """Create the tables, or make sure that they are of this version; when only reading, which one they are of."""
+        """Create or migrate the tables, unless only reading; returns the version of their schema."""
         engine = self.access.engine
         if self._reading and not sa.inspect(engine).has_table(schema.schema.name):
             raise UsageError(f"{self.access.shown}: there are no fairway studies in this database")
@@ -106,7 +106,7 @@ class Database:
                 f"{self.access.shown} was written by a newer fairway (schema {newer[0]}, this one knows "
                 f"{schema.VERSION}); update fairway"
             )
-        if said not in ({shape}, set()) or not said and self._has_studies():  # it is made a moment before it is said
+        if said not in ({shape}, set()) or not said and self._has_studies():  # the version is written after the tables
             shown = ", ".join(sorted(repr(version)[:20] for version in said)) or "none"
             raise self.access.damaged(f"it says that its schema is {shown}, and its tables are those of schema {shape}")
         return shape
@@ -120,7 +120,7 @@ class Database:
             return connection.execute(sa.select(schema.study.c.id)).first() is not None
 
     def log(self, name: str, *, create: bool = True) -> SqlLog:
-        """The log of a study; made if it is not there, unless `create` is False."""
+        """The log of a study; created if it is not there, unless `create` is False."""
         found = self._find(name)
         if found is None:
             if not create:
@@ -138,7 +138,7 @@ class Database:
         return None
 
     def _create(self, name: str) -> int:
-        self.studies()  # of which none is damaged, so that none can be the one that is meant
+        self.studies()  # raises if one is damaged: that could be the one that is meant
         study, created = schema.study, time.time()
         sums = {"checksum": chain.study_checksum(name, created)}
         try:
@@ -153,7 +153,7 @@ class Database:
             return found
 
     def check(self) -> None:
-        """Make sure that each study's length fits its last event, and that no events are left of one that is gone."""
+        """Make sure that each study's length fits its last event, and that no study that is gone has events left."""
         study, event = schema.study.c, schema.event.c
         last = sa.select(sa.func.max(event.position)).where(event.study == study.id).scalar_subquery()
         with self.access.reading() as connection:
@@ -200,7 +200,7 @@ class Database:
 
 
 class SqlLog:
-    """One study's events; `study` is its number in the database. With `keep`, what is read or written is remembered."""
+    """One study's events; `study` is its number in the database. With `keep`, it has a `Transcript`."""
 
     def __init__(
         self, access: Access, study: int, name: str, *, version: int = schema.VERSION, keep: bool = True
@@ -234,7 +234,7 @@ class SqlLog:
         odd = ~sa.func.coalesce(right, sa.false()) if self._chained else sa.false()  # its checksum tells
         self._small = those.where(since, (event.kind != chain.REPORTED) | odd, event.position < sa.bindparam("length"))
         self._odd = those.where(since, odd).limit(1)
-        self._searched: int | None = None  # from there on no event is missing or elsewhere, or of a wrong kind or trial
+        self._searched: int | None = None  # from there on no event is missing, misplaced, or of a wrong kind or trial
         self._reports = those.where(event.kind == chain.REPORTED)
         self._has_trials = version >= schema.TRIALS
         from_there = sa.select(sa.func.count()).where(event.study == study, since).scalar_subquery()
@@ -282,7 +282,7 @@ class SqlLog:
         return checksum
 
     def _check_refusal(self, claims: Sequence[str]) -> None:
-        """Make sure that an append was refused because a claim is taken, and not for the place where it would go."""
+        """Make sure that an append was refused because a claim is taken, not because its position is."""
         event = schema.event.c
         taken = sa.select(event.position).where(event.study == self.study, event.claim.in_(claims)).limit(1)
         with self._access.reading() as connection:
@@ -305,7 +305,7 @@ class SqlLog:
         return [row.body for row in rows]
 
     def _rows(self, since: int, most: int | None) -> list[Row]:
-        """Rows from a position on: all that the length of the log says are there."""
+        """All rows from a position on, as many as the length of the log says."""
         with self._access.finding() as cursor:
             found = self._found(cursor, since, most)
         length = found[0][0] if found else since
@@ -321,7 +321,7 @@ class SqlLog:
         return rows
 
     def _found(self, cursor: DBAPICursor, since: int, most: int | None) -> Sequence[Any]:
-        """The length of the log with each row from a position on; once without a row if there is none."""
+        """The length of the log beside each row from a position on; beside an empty row if there is none."""
         if most is None:
             return self._since.run(cursor, {"since": since}).fetchall()
         return self._first_since.run(cursor, {"since": since, "most": most}).fetchall()
@@ -333,7 +333,7 @@ class SqlLog:
         return [self._event(Row(*row)) for row in rows], length
 
     def _whole_since(self, connection: sa.Connection, since: int) -> int:
-        """The length of the log, of which no event from a position on is missing."""
+        """The length of the log; raises if an event from a position on is missing."""
         length, count, last = connection.execute(self._length, {"since": since}).one_or_none() or (None, 0, 0)
         if length is None:
             raise StorageError("the study was deleted")
@@ -362,7 +362,7 @@ class SqlLog:
         began = sa.select(event.position).where(event.study == self.study, event.claim == f"asked {number}")
         since = connection.execute(began).scalar() or 0
         if self._searched is not None and since >= self._searched:
-            return  # and `summary` has found whatever came after that
+            return  # `summary` has checked whatever came after that
         self._whole_since(connection, since)
         for row in connection.execute(self._odd, {"since": since}).all():  # which says what is wrong
             self._event(Row(*row))
@@ -377,7 +377,7 @@ class SqlLog:
     # What follows from the first events
 
     def mark(self, position: int) -> str | None:
-        """The checksum of the event before a position as it reads now, which follows from all before it."""
+        """The checksum of the event before a position, by its row as it is now; it depends on all events before."""
         if not self._chained:
             return None
         with self._access.finding() as cursor:
@@ -396,7 +396,7 @@ class SqlLog:
         return [self._decoded(row) for row in rows]
 
     def _check(self, rows: Iterable[Row], before: str | None) -> None:
-        """Refuse rows that do not follow each other, after one with that checksum if it is known."""
+        """Raise if rows do not follow each other, and the row with the checksum `before`, if that is known."""
         if self._chained:
             for row, damage in chain.links(self.study, rows, before):
                 if damage:

@@ -1,6 +1,6 @@
 """Statements that every ask and tell sends, compiled once and given to the driver's own cursor.
 
-SQLAlchemy takes ten times as long to send such a statement as SQLite to run it. What it raises is the same both ways.
+SQLAlchemy takes ten times as long to send such a statement as SQLite to run it. The exceptions are the same either way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlalchemy.pool import PoolProxiedConnection
 
 
 class Statement:
-    """A statement for one kind of database; what it leaves open is given by name.
+    """A statement for one kind of database; its parameters are given by name.
 
     >>> table = sa.table("study", sa.column("id"), sa.column("length"))
     >>> sqlite = sa.create_engine("sqlite://").dialect
@@ -39,12 +39,12 @@ class Statement:
         return tuple([given[name] if name in given else self._fixed[name] for name in self._places])
 
     def run(self, cursor: DBAPICursor, given: Mapping[str, Any]) -> DBAPICursor:
-        """Send it; the cursor has what it found."""
+        """Execute the statement; the cursor has its result."""
         cursor.execute(self._text, self.values(given))
         return cursor
 
     def run_for(self, cursor: DBAPICursor, rows: Sequence[Sequence[Any]]) -> int:
-        """Send it for each of some rows, whose values are in the order of its columns; how many rows it changed."""
+        """Execute the statement for each row of values, in the order of its columns; returns how many rows changed."""
         assert self._columns is not None
         as_they_are = self._places == self._columns
         cursor.executemany(
@@ -55,7 +55,7 @@ class Statement:
 
 
 class Cursors:
-    """Cursors in transactions. With `keep`, connections stay out of the pool, which takes as long as a statement."""
+    """Cursors in transactions. With `keep`, connections bypass the pool, which takes as long as a statement."""
 
     def __init__(self, engine: sa.Engine, *, keep: bool) -> None:
         self._engine, self._keep = engine, keep
@@ -63,9 +63,9 @@ class Cursors:
 
     @contextmanager
     def open(self, begin: Sequence[str] = (), after: Sequence[str] = ()) -> Iterator[DBAPICursor]:
-        """A cursor in a transaction that begins with some statements; a block that fails is rolled back.
+        """A cursor in a transaction that begins with the statements `begin`; a block that fails is rolled back.
 
-        Others come after it, if its connection is kept.
+        The statements `after` follow the commit, if the connection is kept.
         """
         dialect, pooled, cursor = self._engine.dialect, None, None
         try:
@@ -95,7 +95,7 @@ class Cursors:
                 self._give_back(pooled)
 
     def _give_back(self, pooled: PoolProxiedConnection) -> None:
-        """Roll back what was not committed; a connection that cannot even do that is lost, and nobody need hear it."""
+        """Roll back what was not committed; a connection that cannot even do that is dropped silently."""
         try:
             if pooled.is_valid:
                 pooled.rollback()

@@ -1,7 +1,7 @@
-"""What a process has read from a log or written to it, kept in memory: the log can be written again from that.
+"""Keeps in memory what a process has read from a log or written to it, so that the log can be written again.
 
 The events are kept as the database has them, as JSON, and compressed: about a hundred bytes each. A study that was
-opened from a snapshot has not read the events before it: a thread reads them, a few at a time.
+opened from a snapshot has not read the events before the snapshot; a thread reads them, a few at a time.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Protocol
 from fairway.errors import StorageError, Unreachable
 
 _CHUNK = 1 << 18  # characters that are compressed together
-_AT_ONCE, _PAUSE_SECONDS = 500, 0.02  # events that are read in the background, and the rest after them
+_AT_ONCE, _PAUSE_SECONDS = 500, 0.02  # events read at a time in the background, and the pause after
 
 
 class Source(Protocol):
-    """A log whose events can be had as JSON."""
+    """A log whose events can be read as JSON."""
 
     def bodies(self, since: int, most: int) -> Sequence[str]:
         """Some events from a position on."""
@@ -49,7 +49,7 @@ class Transcript:
         return self._length
 
     def add(self, position: int, bodies: Sequence[str]) -> bool:
-        """Keep events that were read or written at a position; False, and none is kept, if some before are missing."""
+        """Keep events that were read or written at a position; False, and none is kept, if earlier ones are missing."""
         with self._lock:
             if position > self._length:
                 return False
@@ -58,12 +58,12 @@ class Transcript:
                 self._length += 1
                 self._characters += len(body)
                 if self._characters > _CHUNK:
-                    self._packed.append(zlib.compress("\0".join(self._fresh).encode(), 1))  # which JSON has not
+                    self._packed.append(zlib.compress("\0".join(self._fresh).encode(), 1))  # never in JSON
                     self._fresh, self._characters = [], 0
             return True
 
     def note(self, log: Source, position: int, bodies: Sequence[str]) -> None:
-        """Keep events of a log; if some before them are missing, all are read in a thread, while the log is used."""
+        """Keep events of a log; if earlier ones are missing, a thread reads all of them while the log is in use."""
         if self.add(position, bodies):
             return
         with self._lock:

@@ -40,10 +40,10 @@ class RegretBound(ModelBased):
 
     A number is in the objective's own unit. "cv" means `factor` times the noise of the best trial's cross-validation,
     for an objective reported as `Folds`: an improvement smaller than the noise cannot be told from luck. A larger
-    `factor` ends the search sooner and costs test error; 1 is the 0.21 of the paper, and 2.381 (0.5 / 0.21) its 0.5.
-    The process is fitted to the best `top` share of trials, at least 20, once `start` trials have completed. `delta` is
-    the error probability of the confidence bounds. `log` assumes that a loss which was always positive cannot be
-    negative; turn it off if it can.
+    `factor` ends the search sooner and costs test error; 1 corresponds to 0.21 in the paper, and 2.381 (0.5 / 0.21) to
+    its 0.5. The process is fitted to the best `top` share of trials, at least 20, once `start` trials have completed.
+    `delta` is the error probability of the confidence bounds. `log` assumes that a loss which was always positive
+    cannot be negative; turn it off if it can.
 
     >>> import fairway as fw
     >>> study = fw.Study({"x": fw.Float(-1.0, 1.0)}, fw.Minimize("loss"), terminator=fw.RegretBound(0.01), seed=0)

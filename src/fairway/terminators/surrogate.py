@@ -95,14 +95,14 @@ class Surrogate:
         return gain, chance
 
     def _surface(self, value: Value, by_limit: Value) -> Surface:
-        """The sum of a function of the objective and of one of each constraint and its limit."""
+        """The sum of a function of the objective and, for each constraint, a function of it and its limit."""
         others = [Term(process, partial(by_limit, limit=limit)) for process, limit in self._constraints]
         return Surface(self.features, [Term(self.objective, value), *others])
 
     def highest(
         self, surface: Surface, rng: np.random.Generator, keep: Callable[[Array], NDArray[np.bool_]]
     ) -> tuple[Array, float] | None:
-        """The highest point of a surface of those that `keep` accepts, and its height; None without a point."""
+        """The highest point of a surface among those that `keep` accepts, and its height; None if there is none."""
         space, best = self._history.space, self._history.x[self._rows]
         pool = [rng.random((_RANDOM, len(space))), np.nan_to_num(best, nan=0.5), neighbours(space, best[:1], rng)]
         x, value = maximise(surface, np.concatenate(pool), keep, rng, starts=_STARTS, rounds=_ROUNDS)

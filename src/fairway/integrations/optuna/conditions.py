@@ -1,8 +1,8 @@
 """The space of an Optuna study, with the conditions that its trials show.
 
-In Optuna a space is what the code suggests: `drop` after an `if booster == "dart"` is in some trials only. Which
-parameters before it decide that is read off the trials: a condition is taken if it holds in all trials that have the
-parameter, and in no other.
+In Optuna a space is what the code suggests: `drop` after an `if booster == "dart"` is in some trials only. The trials
+show which parameters before it decide that: a condition is accepted if it holds in all trials that have the parameter,
+and in no other.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _sets(parents: Sequence[str], table: Table) -> Iterator[tuple[str, ...]]:
 
 
 def _values(parent: str, rows: Sequence[Mapping[str, Value]], has: Sequence[bool], table: Table) -> list[Value]:
-    """The values of a parent in trials that have a parameter; of a number also those beyond, where no trial was."""
+    """The values of a parent where a parameter is present; of a number, also those nearby that no other trial had."""
     with_it = {identity(row[parent]): row[parent] for row, there in zip(rows, has, strict=True) if there}
     parameter = table.space[parent]
     if not isinstance(parameter, Int):

@@ -1,4 +1,4 @@
-"""Our stoppers as an Optuna pruner, and `report`, by which it learns what constraints are worth."""
+"""Our stoppers as an Optuna pruner, and `report`, which gives it the constraints."""
 
 from __future__ import annotations
 

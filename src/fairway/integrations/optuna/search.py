@@ -154,12 +154,12 @@ def from_optuna(
     """A study of ours with the finished trials of an Optuna study; `settings` are those of `fw.Study`.
 
     Options of categories that are not JSON scalars become their index. If some parameters are not in all of its trials,
-    or have another range in some, the conditions (`when=`) are found in the trials; where the trials do not tell, or
-    tell the wrong ones, declare the `space`: each trial must fit it. Curves keep their steps, so that `rebuild` ends at
-    the right one; if Optuna's began at 0, each is one more here.
+    or have another range in some, the conditions (`when=`) are found in the trials; if the trials do not determine
+    them, or suggest the wrong ones, declare the `space`, which each trial must fit. Curves keep their steps, so that
+    `rebuild` ends at the right one; if Optuna's began at 0, each is one more here.
 
-    Optuna knows how far a trial is beyond a limit, and not the limit. So each limit is 0 here, and new trials report
-    that distance too. Give the real ones as `constraints=[fw.AtMost("eod", 0.25)]` instead.
+    Optuna knows how far a trial is beyond a limit, but not the limit. So each limit is 0 here, and new trials must
+    report that distance too. To use the real limits instead, pass `constraints=[fw.AtMost("eod", 0.25)]`.
 
     >>> import fairway as fw, optuna
     >>> optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -114,7 +114,7 @@ def constraints_of(trials: Sequence[FrozenTrial]) -> dict[str, Constraint]:
 
 
 def checkpoint_of(trial: FrozenTrial, names: Sequence[str]) -> Checkpoint | None:
-    """What stands for a finished trial: its value, or the last one that a pruned trial reported."""
+    """The checkpoint that represents a finished trial: its value, or the last one that a pruned trial reported."""
     value = trial.value if trial.state == TrialState.COMPLETE else None
     if trial.state == TrialState.PRUNED and trial.intermediate_values:
         value = trial.intermediate_values[max(trial.intermediate_values)]

@@ -44,7 +44,7 @@ class TuneBridge(Bridge[str]):
         self._longest = 0  # steps of any trial
 
     def hear(self, trial_id: str, result: Mapping[str, Any]) -> str:
-        """Take in a result of a trial; why it stops, or an empty string."""
+        """Take in a result of a trial; returns why the trial stops, or an empty string."""
         driver, problem = self.running[trial_id].driver, self.problem
         step = int(result.get("training_iteration", 0))  # none if it reported nothing
         if result.get("done"):

@@ -35,7 +35,7 @@ _COSTS = ("train_ns", "train_rows", "check_ns", "checks", "violated", "check_rou
 
 
 class _BoardActor:
-    """What holds the board, inside Ray."""
+    """The actor that holds the board, inside Ray."""
 
     def __init__(self, problem: Problem, stopper: Stopper) -> None:
         self._terms = (problem, stopper)
@@ -66,7 +66,7 @@ class Board:
         self._posted = (math.inf, 0)
 
     def expect(self, trial_id: str) -> None:
-        """Let a trial ask, from when it begins."""
+        """Let a trial read the board, from when it begins."""
         ray.get(self._actor.expect.remote(trial_id))
 
     def post(self, referee: Referee) -> None:
@@ -126,7 +126,7 @@ class _Reporter:
             self._refresh()
         known: dict[str, Any] = {}
         observed = self._driver.measure(given)
-        if observed is not None:  # else the scheduler sees for itself that it is no number
+        if observed is not None:  # else the objective is not a number, which the scheduler sees for itself
             self._driver.settle(observed)
             values = zip(names, observed.values, strict=True)
             known = {name: math.nan if value is None else value for name, value in values}
@@ -164,7 +164,7 @@ def report(
 
 
 def _find(trial_id: str, total: int | None) -> _Reporter | None:
-    """What reports for a trial; None if no scheduler of ours is in charge."""
+    """The reporter of a trial; None if no scheduler of ours is in charge."""
     prefix = _name(tune.get_context().get_experiment_name())
     for name in ray.util.list_named_actors():
         if name.startswith(prefix):

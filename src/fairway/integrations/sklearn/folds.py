@@ -48,7 +48,7 @@ class Scoring:
     params: Mapping[str, Any] = field(default_factory=dict)
 
     def at(self, model: Any, data: Any, truth: Any, params: Mapping[str, Any]) -> Any:
-        """What the scorer gives a model on some rows, with the arguments of those rows."""
+        """The score of a model on some rows, with the arguments of those rows."""
         return self.scorer(model, data, *(() if truth is None else (truth,)), **params)
 
 
@@ -58,8 +58,8 @@ def group_scorer(
     """A scorer from a metric of groups, metric(truth, predicted, sensitive_features=), as in `fairway.constraints`.
 
     `column` is the name or the position of the column that holds the groups. Without it, pass them beside the data:
-    `search.fit(X, y, sensitive_features=groups)`. With a `threshold`, the metric judges the decisions that you make at
-    it: the positive class where its probability is at least that. Without one, those of `predict`.
+    `search.fit(X, y, sensitive_features=groups)`. With a `threshold`, the metric judges the decisions made at it: the
+    positive class where its probability is at least the threshold. Without one, it judges those of `predict`.
 
     >>> import numpy as np
     >>> from sklearn.dummy import DummyClassifier
@@ -74,7 +74,7 @@ def group_scorer(
 
 @dataclass(frozen=True)
 class GroupScorer:
-    """What `group_scorer` makes."""
+    """What `group_scorer` returns."""
 
     metric: Callable[..., float]
     column: str | int | None = None
@@ -128,14 +128,14 @@ class CostScorer:
     metric: Callable[..., float]
 
     def __call__(self, estimator: Any, data: Any, truth: Any = None) -> float:
-        """What an estimator costs."""
+        """The cost of an estimator."""
         del truth
         return _number(
             self.metric(estimator) if cost_metric(self.metric) is model_size else self.metric(estimator, data)
         )
 
     def evidence(self, estimator: Any, data: Any, truth: Any = None) -> Evidence:
-        """What fresh rows say of it."""
+        """The evidence that fresh rows give for this cost."""
         del truth
         return cost_evidence(self.metric, estimator, data)
 
@@ -202,7 +202,7 @@ class CrossValidation:
         return model.fit(data, **fit_params) if truth is None else model.fit(data, truth, **fit_params)
 
     def score(self, scoring: Scoring, model: Any, k: int) -> float:
-        """What a scorer gives a model on the test rows of fold k."""
+        """The score of a model on the test rows of fold k."""
         train, test = self.splits[k]
         data, truth = _safe_split(model, self.data, self.truth, test, train)
         params = _check_method_params(self.data, params=dict(scoring.params), indices=test)
@@ -299,7 +299,7 @@ def results_of(study: Study, folds: int, options: Options) -> dict[str, Any]:
 
     Columns beside scikit-learn's: `split0_test_<constraint>` and `mean_test_<constraint>`, `n_folds`, `status`,
     `reason` and `feasible` (objects: True, False, or None if unknown). `rank_test_score` ranks feasible configurations
-    by score, then the others. Of a constraint that was measured again, alone, the log has the new mean only: that is
+    by score, then the others. For a constraint that was measured again, alone, the log has only the new mean: that is
     `mean_test_<constraint>`, and its folds and their spread are NaN.
     """
     records = study.trials

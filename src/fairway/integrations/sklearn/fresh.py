@@ -1,4 +1,4 @@
-"""What the rows that a cross-validated search kept back say of each limit of an estimator."""
+"""Evidence for each limit of an estimator, from the rows that a cross-validated search kept back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PREDICTIONS = ("predict", "predict_proba", "predict_log_proba", "decision_funct
 
 
 class FreshEvidence:
-    """What fresh rows say of each limit of a fitted estimator: the `evaluate` of `study.certify`."""
+    """Evidence for each limit of a fitted estimator, from fresh rows: the `evaluate` of `study.certify`."""
 
     def __init__(self, rows: Rows, share: float, confidence: float, constraints: Sequence[Constraint]) -> None:
         self.rows, self._clusters = rows, rows.split.get("groups")

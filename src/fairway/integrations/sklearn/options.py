@@ -1,4 +1,4 @@
-"""Choices that are no JSON scalars: tuples, estimators and other objects, of which the log keeps the names."""
+"""Choices that are not JSON scalars: tuples, estimators and other objects, which the log stores by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Options:
     """A space of an estimator's parameters, and the objects behind the names in it.
 
     Beside the parameters of fairway, a space may have lists of options, as in scikit-learn's grids, and dicts of
-    options by name. In a list, an option that is no JSON scalar is named by how it prints.
+    options by name. In a list, an option that is not a JSON scalar is named by its repr.
 
     >>> options = Options({"hidden_layer_sizes": [(50,), (100, 50)], "activation": ["relu", "tanh"]})
     >>> options.space["hidden_layer_sizes"].options

@@ -1,4 +1,4 @@
-"""What a stored search must share with the one that continues it: rows, folds, the estimator, and what is scored how.
+"""Checks that a stored search is continued with the same rows, folds, estimator and scorers.
 
 Each is kept as a digest, in the notes of the study. Functions and classes count by their names: code that changed under
 the same name is not noticed.
@@ -78,7 +78,7 @@ def _of_model(rows: Rows, estimator: Any, searched: Collection[str]) -> Iterator
 
 
 def _described(value: Any, depth: int = _DEPTH) -> str:
-    """A value in words that are the same in every process; what has no such words counts by its type."""
+    """A description of a value that is the same in every process; a value that has none counts by its type."""
     if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.generic):
         return repr(value)
     if isinstance(value, type) or hasattr(value, "__qualname__"):

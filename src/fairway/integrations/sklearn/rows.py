@@ -34,7 +34,7 @@ class Rows:
     scorings: Sequence[Scoring]  # the objective's, then the constraints'
 
     def at(self, estimator: Any, places: Any, trained: Any = None) -> Rows:
-        """The rows at these places; of a kernel, with the columns of the rows `trained` on."""
+        """The rows at these places; for a kernel matrix, only with the columns of the rows `trained` on."""
         data, truth = _safe_split(estimator, self.data, self.truth, places, trained)
         parts = dict[int, Any]()  # by the whole's id: what several scorers were given stays one object
 
@@ -84,7 +84,7 @@ def keep_back(rows: Rows, share: float, estimator: Any, seed: int) -> tuple[NDAr
 
 
 def splits_within(places: NDArray[np.int64], cv: Any) -> Any:
-    """Splits that name rows by their places, as splits of the rows at some places; any other `cv` as it is."""
+    """A `cv` that lists rows by their places, translated to the rows at `places`; any other `cv` unchanged."""
     if not isinstance(cv, PredefinedSplit) and (cv is None or isinstance(cv, Integral) or hasattr(cv, "split")):
         return cv
     splits = [tuple(map(np.asarray, split)) for split in check_cv(cv).split()]
@@ -105,7 +105,7 @@ def checked_share(certify: Any, confidence: Any, constraints: Sequence[Scoring])
 
 
 def tell_searched(study: Study, rows: Rows, estimator: Any) -> bool:
-    """Name the searching rows to a study; False for a kernel, whose rows cannot be compared."""
+    """Tell a study which rows it searches by; False for a kernel matrix, whose rows cannot be compared."""
     if get_tags(estimator).input_tags.pairwise:
         return False
     groups = rows.groups

@@ -76,7 +76,7 @@ def _refuse_metric(name: str, scorer: Any) -> None:
 def route(
     search: Any, params: Mapping[str, Any], scorings: Sequence[Scoring], rows: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Give each scorer its arguments; those left for the estimator's `fit`, and for splitting."""
+    """Give each scorer its arguments; returns those for the estimator's `fit`, and those for splitting."""
     for_fit = dict(params)
     if _routing_enabled():
         routed = process_routing(search, "fit", **params)

@@ -80,16 +80,16 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
     configuration is stopped after a few, and constraints are scored only when that is worth its cost. The search ends
     after `trials` configurations or `timeout` seconds; with `terminator="cv"` (that is, `RegretBound("cv")`) also when
     the possible gain is below the noise of cross-validation. By default the sampler is `Compass`, the stopper `ACE`
-    with a terminator, `Pilot` without. So many `workers` train a configuration each, in processes of their own; that is
-    called n_jobs elsewhere; `progress=False` prints no progress. The whole search is in `study_`; after Ctrl-C, which
-    is raised, `study_`, `cv_results_` and `best_params_` have what was found so far. With a `storage`, such as
-    "sqlite:///search.db", the search is kept under its `name`, and `fit` on the same rows resumes it until it has
-    `trials` configurations.
+    with a terminator, `Pilot` without. `workers` (n_jobs elsewhere) is how many configurations are trained at once, in
+    processes of their own if there are several; `progress=False` prints no progress. The whole search is in `study_`;
+    after Ctrl-C, which is raised, `study_`, `cv_results_` and `best_params_` have what was found so far. With a
+    `storage`, such as "sqlite:///search.db", the search is kept under its `name`, and `fit` on the same rows resumes it
+    until it has `trials` configurations.
 
-    With `certify=0.25`, a quarter of the rows (of each class and group) takes no part in the search. At the end
-    candidates, each fitted once on all other rows, are tested on them from safe to bold. The best that passed becomes
-    `best_estimator_`: its limits hold with this `confidence` for rows drawn like these. `certificate_` says so, or why
-    none passed; then a warning does too, and `best_estimator_` is what the search found. Either way it is fitted on
+    With `certify=0.25`, a quarter of the rows (of each class and group) takes no part in the search. At the end,
+    candidates, each fitted once on all other rows, are tested on these from safe to bold. The best that passed becomes
+    `best_estimator_`: it meets its limits with this `confidence` for rows drawn like these. `certificate_` says so, or
+    why none passed; then a warning does too, and `best_estimator_` is what the search found. Either way it is fitted on
     the searching rows alone. Rows that belong together come as `groups` and stay together.
 
     >>> import fairway as fw
@@ -337,7 +337,7 @@ class ConstrainedSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mi
     def set_output(self, *, transform: Literal["default", "pandas", "polars"] | None = None) -> ConstrainedSearchCV:
         """Choose what `transform` returns, as of any transformer; in a pipeline, of every step."""
         for model in (self.estimator, getattr(self, "best_estimator_", None)):
-            if isinstance(model, Pipeline):  # of which the last step need not transform
+            if isinstance(model, Pipeline):  # whose last step need not transform
                 model.set_output(transform=transform)
             elif model is not None:
                 _safe_set_output(model, transform=transform)
