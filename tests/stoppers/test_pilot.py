@@ -37,11 +37,19 @@ def trusted_by_definition(seen, rungs, rung, trust):
     return (agreeing + 6 * guess) / (len(same) + 6) >= trust
 
 
-def by_definition(curves, *, keep, spacing, trust, persistence):
+def gain_by_definition(seen, upto, completed, rung):
+    """The most that a trial gained after a rung; infinite until three were completed and three went on from it."""
+    went_on = [k for k in seen if rung in seen[k] and upto.get(k, 0) > rung]
+    gains = [max(seen[k][t] for t in seen[k] if t <= upto[k]) - seen[k][rung] for k in went_on]
+    return max(gains) if min(len(completed), len(gains)) >= 3 else math.inf
+
+
+def by_definition(curves, *, keep, spacing, trust, persistence):  # noqa: PLR0915 - all of it in one place
     """What `Pilot(interval=1)` says it does: (stops, checks, best feasible)."""
     rungs = rungs_by_definition(spacing)
     best, checks, finders, back, doublings, verdicts, seen, spent = -math.inf, 0, 0, 0, 0.0, [], {}, 0
     beyond, kept_to = [], set()  # (step, violation, loss) of those beyond their limits; (trial, step) of the others
+    upto, completed = {}, set()  # the last rung of each trial, or its end; trials that came to theirs
     for number, curve in enumerate(curves):
         trial, broken, found, excess, checked, waits_to, falls = [], None, False, 0.0, 0, 0.0, False
         seen[number] = {}
@@ -78,6 +86,9 @@ def by_definition(curves, *, keep, spacing, trust, persistence):
                     peers = sorted((seen[k][t] for k in those), reverse=True)
                     kept = max(1, math.floor(len(peers) * keep + 1e-9))
                     stop = auc < peers[kept - 1]
+                upto[number] = t
+                if number >= 6 and number % 8:
+                    stop = stop or best - auc > 1.5 * gain_by_definition(seen, upto, completed, t)
             if broken is not None:
                 doublings += math.log2(t / (t - 1)) if t > broken else 0.0
                 new_trial, going_on = max(finders, 1) / spent, (back + 1) / (doublings + 1) / t
@@ -85,6 +96,9 @@ def by_definition(curves, *, keep, spacing, trust, persistence):
             trial.append(stop and t < len(curve))
             if trial[-1]:
                 break
+        if not trial[-1]:
+            completed.add(number)
+            upto[number] = len(curve)
         verdicts.append(trial)
     return verdicts, checks, best
 
@@ -201,6 +215,50 @@ def test_what_violates_a_limit_is_no_reason_to_stop_what_does_not():
     study = study_of(fw.Pilot(interval=1, trust=0.0, persistence=1000.0))
     lengths = [len(trial) for trial in run_curves(study, [slow, *[fast] * 8, slow])]
     assert lengths[-1] == 12  # though it is behind all that are fast
+
+
+def saturating(end, pace, n=60):
+    return [(end * (1 - math.exp(-step / pace)), {}) for step in range(1, n + 1)]
+
+
+def test_a_slow_learner_too_far_behind_to_catch_up_is_stopped():
+    study = study_of(fw.Pilot(trust=1), constraints=())  # ranks stop nobody
+    run_curves(study, [*[saturating(0.6, 10.0)] * 5, saturating(0.9, 8.0), saturating(0.6, 10.0)])
+    assert [trial.steps for trial in study.trials] == [60] * 6 + [9]  # at 6, one had gained enough
+    why = "auc 0.3561, 0.5434 behind the best, and no trial gained 67% of that after step 9"
+    assert study.trials[6].reason == why
+    assert not verify(study.log.read()).faults
+
+
+def test_a_trial_that_may_catch_up_as_others_did_is_not_stopped():
+    late = [(0.1 if step < 50 else 0.8, {}) for step in range(1, 61)]
+    study = study_of(fw.Pilot(trust=1), constraints=())
+    run_curves(study, [late, *[saturating(0.9, 5.0)] * 6, late])
+    assert study.trials[7].steps == 60
+
+
+def test_trials_of_a_single_report_are_never_too_far_behind():
+    study = study_of(fw.Pilot(), constraints=())
+    for number in range(30):
+        trial = study.ask()
+        trial.report(auc=number % 7 / 10)
+        study.tell(trial)
+    assert "behind the best" not in " ".join(trial.reason for trial in study.trials)
+
+
+def test_until_three_trials_were_completed_nobody_is_too_far_behind():
+    study = study_of(fw.Pilot(trust=1), constraints=())
+    run_curves(study, [saturating(0.9, 5.0)[:30]] * 6)
+    assert study.counts["completed"] == 6
+    few = study_of(fw.Pilot(trust=1), constraints=())
+    for number in range(8):
+        trial = few.ask()
+        for step in trial.steps(30 if number < 2 else 60):
+            trial.report(auc=0.9 if number < 2 else 0.1 - step / 1000)
+            if number >= 2 and step == 40:
+                break
+        few.tell(trial, failed="it broke off") if 2 <= number < 7 else few.tell(trial)
+    assert few.trials[7].steps == 40
 
 
 def test_as_good_as_the_best_feasible_is_not_worth_a_check():

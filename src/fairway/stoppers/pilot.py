@@ -7,11 +7,12 @@ unless the trial is infeasible and not among the share `keep` of infeasible ones
 count is learned: a rung is trusted while it orders at least the share `trust` of all pairs of trials as a rung three
 times later does. To measure that, some trials, the probes, are not stopped before three times the first trusted rung.
 
-Whether an infeasible trial will recover, and when to check it again, is learned too (`fairway.stoppers.recoveries`).
+Whether an infeasible trial will recover, and when to check it again, is learned too (`fairway.stoppers.recoveries`). So
+is how much a trial may still gain: one that is too far behind the best to catch up stops (`fairway.stoppers.gains`).
 
 If a trial is cross-validated fold by fold, means over 1, 2, 4, ... folds are compared, infeasible ones by violation,
-and recovery is not estimated: more folds are not more training. The state holds only ranks, counts, a minimum and
-integer sums, so that replicas agree.
+and neither recovery nor gains are estimated: more folds are not more training. The state holds only ranks, counts,
+extremes and integer sums, so that replicas agree.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import ClassVar
 
 from fairway.checks import checked, fraction, number, positive, whole
 from fairway.problem import Problem
+from fairway.stoppers.gains import MARGIN, Gains
 from fairway.stoppers.ranks import DUST, Neighbours, PairRanks, Ranks
 from fairway.stoppers.recoveries import Recoveries, Violations
 from fairway.stoppers.rungs import Rungs
@@ -89,7 +91,9 @@ class _Course(Violations):
     rung: int = -1  # the last one that it reached
     place: tuple[float, ...] | None = None  # its tracked metrics, if any: see `StopperState.place`
     to_beat: float = math.inf  # the best loss that is known there
-    losses: dict[int, float] = field(default_factory=dict)  # of a probe, by rung
+    losses: dict[int, float] = field(default_factory=dict)  # by rung
+    lowest: float = math.inf  # loss so far
+    went_on: bool = False  # from its last rung
 
 
 class _PilotState(StopperState):
@@ -103,6 +107,7 @@ class _PilotState(StopperState):
         self._unviolated: defaultdict[int, Ranks] = defaultdict(Ranks)  # by rung: those that violate nothing there
         self._infeasible: defaultdict[int, PairRanks] = defaultdict(PairRanks)  # by rung: violation, then loss
         self._placed: defaultdict[int, Neighbours] = defaultdict(Neighbours)  # by rung, where metrics are tracked
+        self._gains = Gains()
         self._check_cost = 0
         self._checks = 0
 
@@ -130,7 +135,11 @@ class _PilotState(StopperState):
     def judge(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
         course = self._course(number)
         self._limits.learn(course, step, loss, violation)
-        behind = self._is_behind(number, course, step, loss) if step >= course.next_step else None
+        if loss < course.lowest:
+            course.lowest = loss
+            self._gains.lowest = min(self._gains.lowest, loss)
+        course.went_on = step < course.next_step
+        behind = None if course.went_on else self._is_behind(number, course, step, loss)
         return self._limits.why_hopeless(course) or behind
 
     def judge_folds(self, number: int, step: int, loss: float, violation: float | None) -> str | None:
@@ -145,7 +154,7 @@ class _PilotState(StopperState):
             place, m = infeasible.add(course.violation, loss), len(infeasible)
             if m - place >= self._kept(m):
                 return f"not among the {self._share} of {m} that violate least at step {self._rungs.steps[rung]}"
-        return None if loss <= self._best(course) else self._verdict(rung, rank, n)
+        return None if loss <= self._best(course) else self._why_behind(rung, rank, n)
 
     def _best(self, course: _Course) -> float:
         """The best feasible loss; if metrics are tracked, the best known at the trial's place."""
@@ -172,15 +181,25 @@ class _PilotState(StopperState):
             infeasible = self._infeasible[rung]
             place, m = infeasible.add(course.violation, loss), len(infeasible)
             course.near = m - place < self._kept(m)
+        self._gains.go_on(course.losses, course.lowest)
+        course.losses[rung] = loss
         if rungs.is_probe(number):
-            rungs.learn(number, rung, loss, course.losses)
+            rungs.learn(number, rung, course.losses)
             if rungs.steps[rung] < rungs.probed_to:
                 return None
-        if not rungs.is_trusted(rung):
+        if rungs.is_trusted(rung) and not (course.near and loss <= self._best(course)):  # infinite while there is none
+            why = self._why_behind(rung, rank, n)
+            if why is not None:
+                return why
+        return None if rungs.is_probe(number) else self._why_too_late(course, rung, loss)
+
+    def _why_too_late(self, course: _Course, rung: int, loss: float) -> str | None:
+        """Why a trial stops that is too far behind the best to catch up; None if it continues."""
+        missing = loss - (self._best(course) if self._constrained else self._gains.lowest)
+        if not missing > MARGIN * self._gains.most(rung):
             return None
-        if course.near and loss <= self._best(course):  # infinite while there is none
-            return None
-        return self._verdict(rung, rank, n)
+        step = self._rungs.steps[rung]
+        return f"{missing:.4g} behind the best, and no trial gained {1 / MARGIN:.0%} of that after step {step}"
 
     def _rank(self, course: _Course, rung: int, loss: float) -> tuple[int, int]:
         """Enter a trial at a rung; returns how many of the trials there are at least as bad, and how many there are.
@@ -197,7 +216,7 @@ class _PilotState(StopperState):
             rank = ranks.add(loss)
         return rank, len(ranks)
 
-    def _verdict(self, rung: int, rank: int, n: int) -> str | None:
+    def _why_behind(self, rung: int, rank: int, n: int) -> str | None:
         """The reason to stop a trial that is at least as good as `rank` of `n`; None to continue."""
         if n - rank < self._kept(n):
             return None
@@ -214,5 +233,8 @@ class _PilotState(StopperState):
         return max(1, math.floor(n * self._config.keep + DUST))
 
     def finish(self, number: int, *, completed: bool) -> None:
-        del completed
-        self._trials.pop(number, None)
+        course = self._trials.pop(number, None)
+        if completed and course is not None:
+            if course.went_on:
+                self._gains.go_on(course.losses, course.lowest)
+            self._gains.complete()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Mapping
 
 _FAR = 3  # times later
 _FIRST_PROBES, _EVERY = 6, 8
@@ -61,13 +62,12 @@ class Rungs:
         """Whether trials may be stopped at a rung."""
         return self._order[rung].share >= self._trust
 
-    def learn(self, number: int, rung: int, loss: float, losses: dict[int, float]) -> None:
+    def learn(self, number: int, rung: int, losses: Mapping[int, float]) -> None:
         """A probe has reached a rung: compare it with the other probes at the rungs a third as far."""
-        losses[rung] = loss
         learned = False
         for earlier, before in losses.items():
             if self._later(earlier) == rung:
-                self._order[earlier].add(number, before, loss)
+                self._order[earlier].add(number, before, losses[rung])
                 learned = True
         if learned:
             self._look()
