@@ -372,7 +372,7 @@ class Referee:
         if self.stopper.skip and not self._tracks:
             self.bar = left[0].loss if left else math.inf
 
-    def reason(self, observation: Observation, verdict: str) -> str:
+    def reason(self, observation: Observation, why: str) -> str:
         """A sentence: what was measured, then why that stops the trial."""
         errors = observation.errors or self.unmeasured
         broken = [
@@ -381,7 +381,7 @@ class Referee:
             if value is not None and feasibility.excess(constraint, value, error)
         ]
         measured = " and ".join(broken) or f"{self.problem.objective.metric} {observation.objective:.4g}"
-        return f"{measured}, {verdict}"
+        return f"{measured}, {why}"
 
 
 def _breach(constraint: Constraint, value: float, error: float | None) -> str:

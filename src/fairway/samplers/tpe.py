@@ -202,15 +202,15 @@ class CTPE(TPE):
             return size
         over = [history.late_beyond(i) for i in range(len(history.problem.constraints))]
 
-        def verdicts(since: int) -> NDArray[np.int8]:
-            late = np.array([column[since:] for column in over]).reshape(len(over), len(history) - since)
-            held, broken = (late <= 0.0).all(axis=0), (late > 0.0).any(axis=0)
+        def kept(since: int) -> NDArray[np.int8]:
+            excess = np.array([column[since:] for column in over]).reshape(len(over), len(history) - since)
+            held, broken = (excess <= 0.0).all(axis=0), (excess > 0.0).any(axis=0)
             return np.where(held, _HELD, np.where(broken, _BROKEN, _UNKNOWN)).astype(np.int8)
 
-        verdict = history.derived.column("kept late", len(history), verdicts)
-        feasible = np.count_nonzero((verdict == _HELD) & ~history.failed)
-        share = (feasible + 1) / (feasible + np.count_nonzero(verdict == _BROKEN) + 2)  # with one of each kind added
-        enough = _reaching(size, np.array([share, 1.0, 0.0]), verdict, order)
+        late = history.derived.column("kept late", len(history), kept)
+        feasible = np.count_nonzero((late == _HELD) & ~history.failed)
+        share = (feasible + 1) / (feasible + np.count_nonzero(late == _BROKEN) + 2)  # with one of each kind added
+        enough = _reaching(size, np.array([share, 1.0, 0.0]), late, order)
         return min(enough, _MOST_GOOD * size) if history.partial.any() else enough
 
     def _factors(self, history: History) -> Iterator[_Factor]:
@@ -272,11 +272,11 @@ def _best_trained_first(history: History) -> NDArray[np.intp]:
     return history.ranked("best trained first", keys)[: np.count_nonzero(~history.failed)]
 
 
-def _reaching(size: int, chances: NDArray[np.float64], verdict: NDArray[np.int8], order: NDArray[np.intp]) -> int:
+def _reaching(size: int, chances: NDArray[np.float64], late: NDArray[np.int8], order: NDArray[np.intp]) -> int:
     """How many rows, in order, it takes until their chances sum to `size`; one more than all rows if they never do."""
     some = _SOME * size
     while True:
-        sums = np.cumsum(chances[verdict[order[:some]]])
+        sums = np.cumsum(chances[late[order[:some]]])
         if some >= len(order) or sums[-1] >= size:
             return int(np.searchsorted(sums, size)) + 1
         some *= 4

@@ -11,7 +11,6 @@ These are maxima and counts, so that replicas agree.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping
 
 MARGIN = 1.5
@@ -33,8 +32,8 @@ class Gains:
 
     def __init__(self) -> None:
         self.lowest = math.inf  # loss of any trial
-        self._largest: defaultdict[int, float] = defaultdict(float)  # by rung
-        self._went_on: defaultdict[int, int] = defaultdict(int)  # trials, by rung
+        self._largest: dict[int, float] = {}  # by rung
+        self._went_on: dict[int, int] = {}  # trials, by rung
         self._completed = 0
 
     def go_on(self, losses: Mapping[int, float], lowest: float) -> None:
@@ -42,8 +41,9 @@ class Gains:
         if not losses:
             return
         for rung, loss in losses.items():
-            self._largest[rung] = max(self._largest[rung], loss - lowest)
-        self._went_on[max(losses)] += 1
+            self._largest[rung] = max(self._largest.get(rung, 0.0), loss - lowest)
+        last = max(losses)
+        self._went_on[last] = self._went_on.get(last, 0) + 1
 
     def complete(self) -> None:
         """A trial was trained to its end."""
@@ -51,6 +51,6 @@ class Gains:
 
     def most(self, rung: int) -> float:
         """The largest gain after a rung; infinite until enough trials have shown theirs."""
-        if min(self._completed, self._went_on[rung]) < _ENOUGH:
+        if min(self._completed, self._went_on.get(rung, 0)) < _ENOUGH:
             return math.inf
         return self._largest[rung]
