@@ -396,8 +396,9 @@ class Study:
     def save_as(self, url: str, name: str | None = None) -> None:
         """Copy the study, as this process knows it, into another database, to be opened, resumed and verified there.
 
-        The study's own storage is not needed: everything told and reported is in memory, so this works even if the
-        storage was deleted or cannot be reached. The study itself stays where it is; open the copy to continue there.
+        Everything told and reported is in memory, so this works even if the study's own storage was deleted or cannot
+        be reached. (A long study that was just opened needs its storage for a moment more, while a thread reads its
+        first events.) The study itself stays where it is; open the copy to continue there.
 
         >>> import fairway as fw
         >>> study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), seed=0)

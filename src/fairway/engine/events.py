@@ -134,7 +134,7 @@ class Told:
     checks: int = 0
     saved: int = 0
     last_step: int = 0  # 0 in older logs
-    late: Checkpoint | None = None  # the least violating check in the later half of its training; None in older logs
+    late: Checkpoint | None = None  # of its later half: the most complete, then least violating check; see `course`
     by_stopper: bool | None = None  # whether the stopper ended it; None in older logs
     revived: bool = False  # it is the second end of a trial that was given up: see `Revived`
     means: Mapping[int, float] = field(default_factory=dict)  # the objective by number of folds, while some are missing
