@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench import __main__ as roof
-from bench import compact, runs
+from bench import compact, policies, runs
 from bench.papers import ace_live, ace_tables, ctpe_ranks
 from bench.reproduction import Need
 
@@ -255,6 +255,19 @@ def test_the_ranks_are_made_from_tables_in_a_folder(tiny_tables):
     assert sum(overall) == pytest.approx(3, abs=0.02)
     assert [row["feasible"] for row in made["tables"][2:]] == ["10%", "50%", "90%"]
     assert Path("bench/results/ctpe_ranks.png").is_file()
+
+
+def test_rules_that_are_alike_are_level_with_the_best_of_them_and_not_behind_the_luckiest():
+    regret, noise = np.random.default_rng(0).exponential(100.0, (200, 7, 8)), np.full((200, 1), 0.5)
+    luckiest = policies.ratios(policies.floored(regret, noise))
+    assert np.all(luckiest > 1.5)
+    assert policies.split_ratios(regret, noise) == pytest.approx(np.ones(7), abs=0.15)
+
+
+def test_a_rule_that_is_twice_as_bad_as_the_best_one_everywhere_has_a_ratio_of_two():
+    seeds = np.random.default_rng(0).exponential(100.0, (50, 1, 6))
+    regret = seeds * np.array([1.0, 2.0])[None, :, None]  # the seeds pair the rules
+    assert policies.split_ratios(regret, np.full((50, 1), 1e-9)) == pytest.approx([1.0, 2.0])
 
 
 def test_the_numbers_of_a_page_are_read_back_from_its_tables():
