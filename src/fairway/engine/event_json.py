@@ -52,7 +52,7 @@ def to_text(event: Event) -> str:
     """
     try:
         return _ENCODER.encode(_content(event))
-    except ValueError:  # a number that JSON lacks
+    except (TypeError, ValueError):  # a mapping that is no dict, or a number that JSON lacks
         return _ENCODER.encode(to_json(event))
 
 
@@ -60,15 +60,17 @@ def _content(event: Event) -> dict[str, Any]:
     """The fields of an event that differ from their defaults."""
     kind = type(event)
     names, defaults, values = _FIELDS[kind]
-    content = {
+    content: dict[str, Any] = {"event": kind.__name__}
+    content |= {
         name: value
         for name, default, value in zip(names, defaults, values(event), strict=True)
         if value is not default and (default is not _EMPTY or len(value))
     }
     if kind is Told or kind is Remeasured:
-        repeated = [name for name in _REPEATING if name in content and content[name] == content.get("checkpoint")]
-        content |= dict.fromkeys(repeated, 0)
-    return {"event": kind.__name__, **content}
+        for name in _REPEATING:
+            if name in content and content[name] == content.get("checkpoint"):
+                content[name] = 0
+    return content
 
 
 def _fields(kind: type[Any]) -> tuple[tuple[str, ...], tuple[Any, ...], Callable[[Any], tuple[Any, ...]]]:
@@ -168,14 +170,5 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _plain_other(value: Any) -> Any:
-    """Convert what Python's encoder does not know; the encoder itself refuses numbers that JSON lacks."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    plain = _plain(value)
-    if plain is value:
-        raise TypeError(f"{value!r} is not plain")
-    return plain
-
-
-_ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"), default=_plain_other)
+# It refuses numbers that JSON lacks; of what it does not know, arrays become lists.
+_ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"), default=np.ndarray.tolist)
