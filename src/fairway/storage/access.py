@@ -8,8 +8,8 @@ import re
 import sqlite3
 import time
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path, PurePath
@@ -46,6 +46,7 @@ are written through with the next one. A disk takes longer for that than SQLite 
 _WRITE = ("BEGIN IMMEDIATE",), ()  # what SQLite is told before a transaction and after it
 _WRITE_THROUGH = ("PRAGMA synchronous=FULL", "BEGIN IMMEDIATE"), ("PRAGMA synchronous=NORMAL",)
 _TIMEOUTS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}  # a server that does not answer: seconds, milliseconds
+_FROM_DRIVERS = (SQLAlchemyError, OSError, OverflowError, ValueError)
 _EXPECTED = "sqlite:///file.db or postgresql://user@host/database is expected"
 
 
@@ -153,24 +154,21 @@ class Access:
         start = sa.literal_column("EXTRACT(EPOCH FROM pg_postmaster_start_time())::float8", sa.Float)
         return sa.func.greatest(moment, start)
 
-    @contextmanager
-    def talking(self, done: str) -> Iterator[None]:
+    def talking(self, done: str) -> AbstractContextManager[None]:
         """Turn a driver's errors into one-sentence errors; Ctrl-C waits, so that no lock outlives its connection."""
-        try:
-            with uninterrupted():
-                yield
-        except (FairwayError, IntegrityError):
-            raise
-        except (SQLAlchemyError, OSError, OverflowError, ValueError) as error:
-            self._look()
-            cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-            why = str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__
-            if self._presence is not None and why.startswith("no such table"):
-                raise StorageError(f"{self.shown} was emptied while the study ran; {KEPT}") from error
-            if _may_pass(error):
-                raise Unreachable(f"{self.shown} could not be {done}: {why}") from error
-            safe = "; what was told before is safe" if done == "written" else ""
-            raise StorageError(f"{self.shown} could not be {done}: {why}{safe}") from error
+        return _Talking(self._in_a_sentence, done)
+
+    def _in_a_sentence(self, error: Exception, done: str) -> StorageError:
+        """A driver's error as one that says what could not be `done`; raises if the file is another one by now."""
+        self._look()
+        cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+        why = str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__
+        if self._presence is not None and why.startswith("no such table"):
+            return StorageError(f"{self.shown} was emptied while the study ran; {KEPT}")
+        if _may_pass(error):
+            return Unreachable(f"{self.shown} could not be {done}: {why}")
+        safe = "; what was told before is safe" if done == "written" else ""
+        return StorageError(f"{self.shown} could not be {done}: {why}{safe}")
 
     def _look(self) -> None:
         """Refuse a file that was deleted or replaced since it was opened."""
@@ -223,6 +221,20 @@ class Access:
             with connection.begin():
                 yield connection
         self._look()  # what went into a deleted file is not written
+
+
+class _Talking(uninterrupted):
+    """A block in which a driver's errors become one-sentence errors, and Ctrl-C waits."""
+
+    __slots__ = ("_done", "_in_a_sentence")
+
+    def __init__(self, in_a_sentence: Callable[[Exception, str], StorageError], done: str) -> None:
+        self._in_a_sentence, self._done = in_a_sentence, done
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        super().__exit__(kind, error, traceback)
+        if isinstance(error, _FROM_DRIVERS) and not isinstance(error, (FairwayError, IntegrityError)):
+            raise self._in_a_sentence(error, self._done) from error
 
 
 def _no_file(url: sa.URL) -> str:
