@@ -8,9 +8,9 @@ can compute them again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fairway.engine import soundness
 from fairway.engine.event_json import from_json
@@ -93,11 +93,14 @@ def links(study: int, rows: Iterable[Row], before: str | None = "") -> Iterator[
         known = {row.checksum or "", *valid}  # if one is damaged, the next row must not be blamed
 
 
-def sealed(study: int, rows: Iterable[Row], previous: str) -> list[Row]:
-    """New rows with their checksums filled in; `previous` is the checksum of the event before them."""
-    found = []
-    for position, kind, claim, trial, _, _, body in rows:
-        row = Row(position, kind, claim, trial, previous, None, body)
-        previous = checksum(study, row)
-        found.append(Row(position, kind, claim, trial, row.previous, previous, body))
-    return found
+def sealed(study: int, contents: Iterable[Sequence[Any]], previous: str) -> list[Row]:
+    """New rows with their checksums; `previous` is the checksum of the event before them.
+
+    `contents` has the columns of each row but the checksums: position, kind, claim, trial and body.
+    """
+    rows = []
+    for position, kind, claim, trial, body in contents:
+        own = checksum(study, Row(position, kind, claim, trial, previous, None, body))
+        rows.append(Row(position, kind, claim, trial, previous, own, body))
+        previous = own
+    return rows

@@ -95,13 +95,13 @@ def _add_checksums(connection: sa.Connection) -> None:
 
 
 def _chain_events(connection: sa.Connection, number: int) -> None:
-    there = [sa.null() if name in ("previous", "checksum") else event.c[name] for name in chain.Row._fields]
+    there = event.c.position, event.c.kind, event.c.claim, event.c.trial, event.c.body
     those = sa.select(*there).where(event.c.study == number).order_by(event.c.position).limit(_AT_ONCE)
     to = event.update().where(event.c.study == number, event.c.position == sa.bindparam("at"))
     to = to.values(previous=sa.bindparam("previous"), checksum=sa.bindparam("checksum"))
     rows, previous = connection.execute(those).all(), ""
     while rows:
-        sealed = chain.sealed(number, [chain.Row(*row) for row in rows], previous)
+        sealed = chain.sealed(number, rows, previous)
         sums = [
             {"at": row.position, "previous": row.previous, "checksum": row.checksum if _is_event(row) else None}
             for row in sealed

@@ -252,13 +252,13 @@ class SqlLog:
                     raise StorageError("the study was deleted while it ran; what it told is gone with it")
                 length = found[0][0]
                 first = length - len(events)
-                rows = [
-                    Row(first + i, type(event).__name__, claims[i], getattr(event, "number", None), None, None, body)
-                    for i, (event, body) in enumerate(zip(events, bodies, strict=True))
+                contents = [
+                    (first + i, type(event).__name__, claims[i], getattr(event, "number", None), bodies[i])
+                    for i, event in enumerate(events)
                 ]
                 tip = self._before(cursor, first)
-                if rows:
-                    rows = chain.sealed(self.study, rows, tip)
+                if contents:
+                    rows = chain.sealed(self.study, contents, tip)
                     tip = rows[-1].checksum or ""
                     if self._insert.run_for(cursor, [(self.study, *row) for row in rows]) < len(rows):
                         raise _Refused  # noqa: TRY301 - which rolls back
