@@ -60,11 +60,9 @@ class fitting:  # noqa: N801 - used like a function; a generator would take thre
 def refuse_other_constraints(event: Any, least: int, most: int) -> None:
     """Raise a `StorageError` unless an event has a number of columns that the study had at some time."""
     right = not hasattr(event, "values") or least <= (np.shape(event.values) or (0,))[-1] <= most
-    if hasattr(event, "checkpoint"):
-        ends = [one for one in (event.checkpoint, event.peak, event.late) if one is not None]
-        right = right and all(
-            least <= len(one.values) <= most and len(one.errors) in (0, len(one.values)) for one in ends
-        )
+    for one in (event.checkpoint, event.peak, event.late) if hasattr(event, "checkpoint") else ():
+        if one is not None:
+            right = right and least <= len(one.values) <= most and len(one.errors) in (0, len(one.values))
     if not right:
         raise StorageError(f"the log has other constraints for trial {event.number}: it is damaged")
 

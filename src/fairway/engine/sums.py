@@ -13,6 +13,9 @@ _COUNTED = ("steps", "last_step", "total", "interval", "train_ns", "check_ns", "
 _SUMS = (*_JUDGED, *_COUNTED)
 """The names of the sums, which `Told` and `Course` share."""
 
+_NEWER = frozenset(("means", "late", "last_step", "halfway"))
+"""The sums that older ends lack."""
+
 _SAID = ("number", "status", "reason", "at", "worker", "act", "revived", "notes", "traceback")
 """The other fields of an end."""
 
@@ -35,8 +38,9 @@ def take_end(course: Course, told: Told, *, judged_by: int) -> None:
     """Apply an end to its trial, except for what it judged by other limits, if the trial's reports are known."""
     course.status, course.reason, course.notes = told.status, told.reason, {**course.notes, **told.notes}
     course.ended, course.traceback = told.at, told.traceback
-    older = {name: getattr(course, name) for name in ("means", "late", "last_step", "halfway")}  # older ends lack these
     judged_otherwise = told.limits != judged_by and course.steps == told.steps
     for name in _COUNTED if judged_otherwise else _SUMS:
-        setattr(course, name, getattr(told, name) or older.get(name, getattr(told, name)))
+        value = getattr(told, name)
+        if value or name not in _NEWER:
+            setattr(course, name, value)
     course.by_octave, course.lows = {}, {}
