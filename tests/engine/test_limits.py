@@ -23,6 +23,7 @@ from fairway.engine.ledger import Ledger
 from fairway.engine.limits import Limits, differences
 from fairway.engine.referee import Referee
 from fairway.engine.snapshot import faults, keep, restore
+from fairway.engine.sums import without_sums
 from fairway.engine.verify import verify
 from fairway.errors import UsageError
 from fairway.evidence import Exact
@@ -69,8 +70,7 @@ def as_if_always(study):
             ledger.replay(fitted(event, study.problem))
             referee.replay(replace(fitted(event, study.problem)))
         elif isinstance(event, Told):
-            bare = replace(event, checkpoint=None, peak=None, late=None, limits=0)
-            ledger.replay(ledger.summed(bare, None))
+            ledger.replay(ledger.summed(without_sums(event), None))
             referee.replay(event)
         elif not isinstance(event, LimitsChanged):
             ledger.replay(event)

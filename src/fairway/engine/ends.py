@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairway.engine.events import Enqueued, Event, Reported, Status, Told
+from fairway.engine.events import Enqueued, Event, Reported, Status
 from fairway.engine.ledger import Ledger
 
 
@@ -21,15 +21,20 @@ class End:
     rows: Reported | None = None  # the last reports, written with it
     traceback: str = ""  # where the user's code raised
     then: Sequence[Enqueued] = ()  # the trial's configuration, to be tried again
-    told: Told | None = None  # once writing it was tried: it may be in the log, so its act stays taken
+    said: Mapping[str, Any] | None = None  # once writing it was tried: it may be in the log, so its act stays taken
 
 
-def complete(ledger: Ledger, reports: Sequence[Event], ends: Sequence[tuple[Told, Reported | None]]) -> list[Event]:
-    """The reports, saves and ends that a ledger has not seen, in an order that it can replay; ends get their sums."""
+def complete(
+    ledger: Ledger, reports: Sequence[Event], ends: Sequence[tuple[Mapping[str, Any], Reported | None]]
+) -> list[Event]:
+    """The reports, saves and ends that a ledger has not seen, in an order that it can replay.
+
+    `ends` has what is said of each end (see `sums.without_sums`) and the last reports before it.
+    """
     events, ledger = list[Event](reports), ledger.still()
     for report in reports:
         ledger.replay(report)
-    for told, rows in ends:
-        summed = ledger.summed(told, rows)
-        events += [summed] if rows is None else [rows, summed]
+    for said, rows in ends:
+        told = ledger.summed(said, rows)
+        events += [told] if rows is None else [rows, told]
     return events

@@ -360,12 +360,12 @@ class Ledger:
         Removed: _removed,
     }
 
-    def summed(self, told: Told, batch: Reported | None) -> Told:
-        """The end of a trial with the sums of all its reports, the last batch included."""
-        course = self.course(told.number)
+    def summed(self, said: Mapping[str, Any], batch: Reported | None) -> Told:
+        """The end of a trial: what is `said` of it, and the sums of all its reports, the last batch included."""
+        course = self.course(said["number"])
         added = None if batch is None else with_reports(self._problem, course, batch)
         self._summed = None if batch is None or added is None else (batch, added)
-        return widened(summed_end(told, course, batch, added, judged_by=self.limits.judged_by), self._problem)
+        return widened(summed_end(said, course, batch, added, judged_by=self.limits.judged_by), self._problem)
 
     def course(self, number: int) -> Course:
         """A trial's course; that of a trial that was given up is as if it still ran."""

@@ -44,6 +44,7 @@ from fairway.engine.outage import PATIENCE
 from fairway.engine.record import Best, at_checkpoint
 from fairway.engine.referee import Referee
 from fairway.engine.remeasurement import may_fall
+from fairway.engine.sums import without_sums
 from fairway.engine.trial import Trial
 from fairway.engine.verdicts import Verdicts
 from fairway.errors import StorageError, StudyComplete, UsageError
@@ -259,9 +260,10 @@ class Owner:
         """Write that a further worker's trial ended, with its last reports; False if somebody else was first."""
         with self.journal.turn():
             write = partial(self.tell_for, told, rows)
-            end = self.ends[told.number] = End(told.status, told.reason, write, rows=rows, told=told)
+            said = without_sums(told)
+            end = self.ends[told.number] = End(told.status, told.reason, write, rows=rows, said=said)
             self.journal.follow()
-            written = self._settle(told.number, end, lambda: self._write(told, end.rows))
+            written = self._settle(told.number, end, lambda: self._write(said, end.rows))
         self.keeper.tidy()
         return written
 
@@ -284,7 +286,7 @@ class Owner:
         with self.lock:
             open_ends = [(number, end) for number, end in self.ends.items() if number in self.ledger.running]
             ends = [
-                (end.told or self._told(number, end, act), end.rows)
+                (end.said or self._said(number, end, act), end.rows)
                 for act, (number, end) in enumerate(open_ends, self.referee.acts + 1)
             ]
             return complete(self.ledger, self.journal.unwritten, ends)
@@ -350,15 +352,15 @@ class Owner:
 
         While this waits for the log, and after it fails, others rule: the act is done by then, and theirs come after.
         """
-        told = end.told or self._told(number, end, self.referee.acts + 1)
+        said = end.said or self._said(number, end, self.referee.acts + 1)
 
         def finish() -> None:
-            end.told = told
-            if told.act > self.referee.acts:
+            end.said = said
+            if said["act"] > self.referee.acts:
                 self.referee.finish(number, completed=end.status == "completed")
 
         try:
-            written = self._write(told, end.rows, end.then, meanwhile=finish)
+            written = self._write(said, end.rows, end.then, meanwhile=finish)
         except BaseException:
             finish()
             raise
@@ -367,13 +369,22 @@ class Owner:
             logger.debug("trial %d %s: %s", number, end.status, end.reason)
         return written
 
-    def _told(self, number: int, end: End, act: int) -> Told:
-        by = self.clock.at(), self.referee.worker, act
-        return Told(number, end.status, end.reason, *by, notes=end.notes, traceback=end.traceback)
+    def _said(self, number: int, end: End, act: int) -> dict[str, Any]:
+        """The fields of a trial's end besides its sums."""
+        return {
+            "number": number,
+            "status": end.status,
+            "reason": end.reason,
+            "at": self.clock.at(),
+            "worker": self.referee.worker,
+            "act": act,
+            "notes": end.notes,
+            "traceback": end.traceback,
+        }
 
     def _write(
         self,
-        told: Told,
+        said: Mapping[str, Any],
         rows: Reported | None,
         then: Sequence[Event] = (),
         meanwhile: Callable[[], object] | None = None,
@@ -383,11 +394,10 @@ class Owner:
         One that was given up, and has not run again since, is revived first.
         """
         kept: list[Event] = [] if rows is None else [rows]
-        before = []
+        before, told = [], self.ledger.summed(said, rows)
         if self.ledger.queue.may_revive(told):
             told, before = replace(told, revived=True), [Revived(told.number, told.worker, told.at)]
-        summed = self.ledger.summed(told, rows)
-        written = self.journal.append(*before, *kept, summed, *then, meanwhile=meanwhile)
+        written = self.journal.append(*before, *kept, told, *then, meanwhile=meanwhile)
         if not written and kept:  # what was ruled on is part of the log all the same
             self.journal.append(*kept)
         return written

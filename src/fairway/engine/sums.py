@@ -23,14 +23,18 @@ SPENT = ("checks", "saved", "train_ns", "check_ns")
 """The sums that are added up over all trials."""
 
 
+def without_sums(told: Told) -> dict[str, Any]:
+    """The fields of an end besides the sums of the trial's reports, by name."""
+    return {name: getattr(told, name) for name in _SAID}
+
+
 def summed_end(
-    told: Told, course: Course, batch: Reported | None, added: Mapping[str, Any] | None, *, judged_by: int
+    said: Mapping[str, Any], course: Course, batch: Reported | None, added: Mapping[str, Any] | None, *, judged_by: int
 ) -> Told:
-    """The end of a trial with the sums of its reports; `added` has the sums with its last batch included."""
+    """The end of a trial: what is `said` of it, and the sums of its reports; `added` has those with its last batch."""
     known = {name: getattr(course, name) if added is None else added[name] for name in _SUMS}
     stopped = course.stop_reason if batch is None else batch.stop_reason
     left = 0 if stopped is None or known["total"] is None else known["total"] - known["last_step"]
-    said = {name: getattr(told, name) for name in _SAID}
     return Told(**said, left=left, by_stopper=stopped is not None, limits=judged_by, **known)
 
 
