@@ -183,7 +183,7 @@ class Journal:
         self.outage.end()
         alone = length == self.position + len(events)  # nobody else wrote: no need to read it back
         if alone and last_change(events) is None:
-            self._replay(events)
+            self._take(events)
         else:
             self._behind = True
         return length is not None
@@ -246,9 +246,14 @@ class Journal:
 
     def _replay(self, events: Sequence[Event]) -> None:
         last = last_change(events)
-        if last is not None:
+        if last is None:
+            self._take(events)
+        else:
             self._judge_again(events[: last + 1])
-            events = events[last + 1 :]
+            self._take(events[last + 1 :], relearn=True)
+
+    def _take(self, events: Sequence[Event], *, relearn: bool = False) -> None:
+        """Replay events that change no limits; with `relearn`, the referee learns this process's own acts again."""
         for event in events:
             with fitting(event):
                 self.ledger.replay(event)
@@ -256,7 +261,7 @@ class Journal:
             if is_news(event, self.referee.worker):
                 self.referee.replay(event)
                 self.referee.seen = self.position
-            elif last is not None and isinstance(event, Reported | Told):  # an act from before the change was known
+            elif relearn and isinstance(event, Reported | Told):  # an act from before the change was known
                 self.referee.replay(event)
             self.roster.publish(self.position, event)
 

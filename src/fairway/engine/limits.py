@@ -196,7 +196,8 @@ def _check_tracked_again(one: Constraint, before: Constraint | None) -> None:
 
 def last_change(events: Sequence[Event]) -> int | None:
     """The place of the last change of limits among events; None without one."""
-    return next((i for i in reversed(range(len(events))) if isinstance(events[i], LimitsChanged)), None)
+    changes = [i for i, event in enumerate(events) if isinstance(event, LimitsChanged)]
+    return changes[-1] if changes else None
 
 
 def last_limits(events: Sequence[Event]) -> Limits | None:
