@@ -78,10 +78,10 @@ def with_reports(problem: Problem, course: Course, batch: Reported) -> dict[str,
     for one in new:
         if one.provisional:
             continue
-        peak = _first(peak, one, partial(height, problem))
-        if any(value is not None for value in one.values):
+        peak = _first(problem, height, peak, one)
+        if one.values.count(None) < len(one.values):
             octave = one.step.bit_length()
-            by_octave[octave] = _first(by_octave.get(octave), one, partial(_excess, problem))
+            by_octave[octave] = _first(problem, _excess, by_octave.get(octave), one)
     best = new[0]
     if len(new) > 1:  # ties go to the first row
         best = min(new, key=lambda one: feasibility.standing(problem, one)[:-1])
@@ -90,7 +90,7 @@ def with_reports(problem: Problem, course: Course, batch: Reported) -> dict[str,
     lows = _lows(problem, course.lows, batch)
     late = None
     for octave in sorted(by_octave)[-2:]:
-        late = _first(late, by_octave[octave], partial(_excess, problem))
+        late = _first(problem, _excess, late, by_octave[octave])
     return {
         "by_octave": by_octave,
         "lows": lows,
@@ -107,9 +107,11 @@ def with_reports(problem: Problem, course: Course, batch: Reported) -> dict[str,
     }
 
 
-def _first(known: Checkpoint | None, new: Checkpoint, key: Callable[[Checkpoint], Any]) -> Checkpoint:
+def _first(
+    problem: Problem, key: Callable[[Problem, Checkpoint], Any], known: Checkpoint | None, new: Checkpoint
+) -> Checkpoint:
     """The checkpoint with the lower key; ties go to the known one."""
-    return new if known is None else min(known, new, key=key)
+    return new if known is None else min(known, new, key=partial(key, problem))
 
 
 def _lows(problem: Problem, known: Mapping[int, tuple[int, float]], batch: Reported) -> dict[int, tuple[int, float]]:
@@ -239,8 +241,8 @@ def _means(batch: Reported) -> dict[int, float]:
 def checkpoint_of(event: Reported, i: int) -> Checkpoint:
     """The checkpoint in row `i` of some reports."""
     values = zip(event.values[i].tolist(), event.check_ns[i].tolist(), strict=True)
-    known = tuple(value if price >= 0 else None for value, price in values)
-    checkpoint = Checkpoint(int(event.step[i]), float(event.objective[i]), known)
+    known = tuple([value if price >= 0 else None for value, price in values])
+    checkpoint = Checkpoint(event.step.item(i), event.objective.item(i), known)
     if len(event.errors):
         found = event.errors[event.errors[:, 0] == i, 1:]
         if len(found):
