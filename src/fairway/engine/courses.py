@@ -128,7 +128,8 @@ class Courses(Sequence[Course]):
 
 def pack(courses: Sequence[Course]) -> bytes:
     """Courses as compressed JSON."""
-    return zlib.compress(json.dumps([to_json(course) for course in courses], separators=(",", ":")).encode(), 1)
+    rows = [to_json(course) for course in courses]
+    return zlib.compress(json.dumps(rows, check_circular=False, separators=(",", ":")).encode(), 1)
 
 
 @lru_cache(_UNPACKED)
