@@ -77,11 +77,12 @@ class Columns:
             row = _Row(cells, np.nan, 0, {})
         else:
             amount, sign = feasibility.known(self._problem, checkpoint), self._problem.objective.sign
-            hidden = checkpoint.provisional and not amount  # while folds are missing, only a violation is known
+            provisional, loss = checkpoint.provisional, sign * checkpoint.objective
+            hidden = provisional and not amount  # while folds are missing, only a violation is known
             values = [np.nan if value is None or hidden else value for value in checkpoint.values]
             bounds, same = self._bounds(values, checkpoint.errors), hidden or late == checkpoint
             cells |= {
-                "loss": sign * checkpoint.objective,
+                "loss": loss,
                 "values": values,
                 "bounds": bounds,
                 "violation": np.nan if amount is None else amount,
@@ -89,15 +90,14 @@ class Columns:
                 "step": checkpoint.step,
                 "reached": max(reached, checkpoint.step),
                 "lowest": sign * (peak or checkpoint).objective,
-                "halfway": (np.nan, np.nan) if halfway is None else halfway,
+                "halfway": np.nan if halfway is None else halfway,
                 "late": bounds if late is None or same else self._bounds(late.values, late.errors),
                 "noise": np.nan if checkpoint.noise is None else checkpoint.noise,
                 "folds": checkpoint.folds,
             }
-            before = {} if checkpoint.provisional else {k: sign * mean for k, mean in (some or {}).items()}
+            before = {} if provisional else {k: sign * mean for k, mean in (some or {}).items()}
             marks = [[one.step, sign * one.objective, *self._bounds(one.values, one.errors)] for one in front]
-            provisional = checkpoint.provisional
-            row = _Row(cells, sign * checkpoint.objective, checkpoint.of, before, marks, by_fold=provisional)
+            row = _Row(cells, loss, checkpoint.of, before, marks, by_fold=provisional)
         if self._earlier is None:
             self._put(row)
         else:
