@@ -66,11 +66,11 @@ def _ends(event: _Ended, problem: Problem, width: int, places: Sequence[int]) ->
     """The end of a trial, or a second measurement, with other columns."""
     if isinstance(event, Remeasured) and (problem.places is not None or len(event.values) != width):
         event = replace(event, values=picked(event.values, places), errors=picked(event.errors, places))
-    ends = {name: getattr(event, name) for name in ("checkpoint", "peak", "late")}
-    if problem.places is None and all(one is None or len(one.values) == width for one in ends.values()):
+    ends = event.checkpoint, event.peak, event.late
+    if problem.places is None and all(one is None or len(one.values) == width for one in ends):
         return event
-    fit = {name: _checkpoint(one, places) for name, one in ends.items()}
-    return replace(event, checkpoint=fit["checkpoint"], peak=fit["peak"], late=fit["late"])
+    checkpoint, peak, late = (_checkpoint(one, places) for one in ends)
+    return replace(event, checkpoint=checkpoint, peak=peak, late=late)
 
 
 def _checkpoint(one: Checkpoint | None, places: Sequence[int]) -> Checkpoint | None:
