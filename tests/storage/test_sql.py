@@ -177,19 +177,19 @@ def test_a_tell_is_written_through_to_the_disk_but_not_the_next_in_the_same_mome
 def test_a_write_that_fails_is_undone_before_anybody_uses_its_connection_again(url):
     access = Database(url).access
 
-    def fail():
-        with access.adding(durable=False) as cursor:
-            cursor.execute("INSERT INTO fairway_study (name, created, length) VALUES ('half', 0, 0)")
-            raise ZeroDivisionError
+    def fail(cursor):
+        cursor.execute("INSERT INTO fairway_study (name, created, length) VALUES ('half', 0, 0)")
+        raise ZeroDivisionError
+
+    def count(cursor):
+        cursor.execute("SELECT count(*) FROM fairway_study")
+        return cursor.fetchall()
 
     for _ in range(2):  # also with a connection that was kept
-        with access.finding() as cursor:
-            cursor.execute("SELECT 1")
+        access.find(lambda cursor: cursor.execute("SELECT 1"))
         with pytest.raises(ZeroDivisionError):
-            fail()
-        with access.finding() as cursor:
-            cursor.execute("SELECT count(*) FROM fairway_study")
-            assert cursor.fetchall() == [(0,)]
+            access.add(fail, durable=False)
+        assert access.find(count) == [(0,)]
 
 
 def test_a_database_of_an_older_schema_is_migrated_when_it_is_opened(url, monkeypatch):

@@ -11,17 +11,14 @@ from fairway.storage.statements import Cursors
 @pytest.mark.parametrize("keep", [True, False])
 def test_a_connection_that_is_lost_in_a_block_that_fails_is_replaced_without_a_word(tmp_path, caplog, keep):
     cursors = Cursors(sa.create_engine(f"sqlite:///{tmp_path / 'study.db'}"), keep=keep)
-    with cursors.open() as cursor:
-        cursor.execute("CREATE TABLE row (text)")
+    cursors.run(lambda cursor: cursor.execute("CREATE TABLE row (text)"))
 
-    def fail():
-        with cursors.open(["BEGIN"]) as cursor:
-            cursor.execute("INSERT INTO row VALUES ('x')")
-            cursor.connection.close()
-            raise KeyError
+    def fail(cursor):
+        cursor.execute("INSERT INTO row VALUES ('x')")
+        cursor.connection.close()
+        raise KeyError
 
     with pytest.raises(KeyError):
-        fail()
-    with cursors.open() as cursor:
-        assert cursor.execute("SELECT * FROM row").fetchall() == []
+        cursors.run(fail, ["BEGIN"])
+    assert cursors.run(lambda cursor: cursor.execute("SELECT * FROM row").fetchall()) == []
     assert caplog.records == []

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import DBAPICursor
@@ -35,6 +35,8 @@ from fairway.errors import FairwayError, MissingDependency, StorageError, Unreac
 from fairway.logs import logger
 from fairway.storage.files import KEPT, Presence, path_of
 from fairway.storage.statements import Cursors
+
+T = TypeVar("T")
 
 BUSY_MS = 15_000
 """How long a writer waits for SQLite's lock before it gives up; a heartbeat that waits this long keeps its lease."""
@@ -182,16 +184,14 @@ class Access:
         with self.talking("read"), self.engine.connect() as connection:
             yield connection
 
-    @contextmanager
-    def finding(self) -> Iterator[DBAPICursor]:
-        """A cursor for one `Statement` that reads."""
+    def find(self, act: Callable[[DBAPICursor], T]) -> T:
+        """Call `act` with a cursor for one `Statement` that reads; return what it returns."""
         self._look()
-        with self.talking("read"), self._cursors.open() as cursor:
-            yield cursor
+        with self.talking("read"):
+            return self._cursors.run(act)
 
-    @contextmanager
-    def adding(self, *, durable: bool, at_once: bool = False) -> Iterator[DBAPICursor]:
-        """A cursor for `Statement`s that write, in a transaction that survives a kill.
+    def add(self, act: Callable[[DBAPICursor], T], *, durable: bool, at_once: bool = False) -> T:
+        """Call `act` with a cursor for `Statement`s that write, in a transaction that survives a kill.
 
         A `durable` one also survives a loss of power, once it or a later one is written through to the disk: now, with
         `at_once`.
@@ -199,11 +199,12 @@ class Access:
         now = time.monotonic()
         through = at_once or (durable and now >= self._through + THROUGH_SECONDS)
         begin, after = (_WRITE_THROUGH if through else _WRITE) if self.is_sqlite else ((), ())
-        with self.talking("written"), self._cursors.open(begin, after) as cursor:
-            yield cursor
+        with self.talking("written"):
+            done = self._cursors.run(act, begin, after)
         if through:
             self._through = now
         self._look()  # what went into a deleted file is not written
+        return done
 
     @contextmanager
     def snapshot(self) -> Iterator[sa.Connection]:

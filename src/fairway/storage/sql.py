@@ -245,29 +245,34 @@ class SqlLog:
         kinds = {type(event) for event in events}
         bodies = [to_text(event) for event in events]
         claims = [claim(event) for event in events]
+
+        def insert(cursor: DBAPICursor) -> tuple[int, str]:
+            """Add the events; return the length of the log, and the checksum of its last event."""
+            found = self._lengthen.run(cursor, {"more": len(events)}).fetchall()
+            if not found:
+                raise StorageError("the study was deleted while it ran; what it told is gone with it")
+            length = found[0][0]
+            first = length - len(events)
+            contents = [
+                (first + i, type(event).__name__, claims[i], getattr(event, "number", None), bodies[i])
+                for i, event in enumerate(events)
+            ]
+            tip = self._before(cursor, first)
+            if not contents:
+                return length, tip
+            rows = chain.sealed(self.study, contents, tip)
+            if self._insert.run_for(cursor, [(self.study, *row) for row in rows]) < len(rows):
+                raise _Refused  # which rolls back
+            return length, rows[-1].checksum or ""
+
         try:
-            with self._access.adding(durable=Told in kinds, at_once=Ended in kinds) as cursor:
-                found = self._lengthen.run(cursor, {"more": len(events)}).fetchall()
-                if not found:
-                    raise StorageError("the study was deleted while it ran; what it told is gone with it")
-                length = found[0][0]
-                first = length - len(events)
-                contents = [
-                    (first + i, type(event).__name__, claims[i], getattr(event, "number", None), bodies[i])
-                    for i, event in enumerate(events)
-                ]
-                tip = self._before(cursor, first)
-                if contents:
-                    rows = chain.sealed(self.study, contents, tip)
-                    tip = rows[-1].checksum or ""
-                    if self._insert.run_for(cursor, [(self.study, *row) for row in rows]) < len(rows):
-                        raise _Refused  # noqa: TRY301 - which rolls back
+            self._tip = self._access.add(insert, durable=Told in kinds, at_once=Ended in kinds)
         except _Refused:
             self._check_refusal([one for one in claims if one is not None])
             return None
-        self._tip = length, tip
+        length = self._tip[0]
         if self.transcript is not None:
-            self.transcript.note(self, first, bodies)
+            self.transcript.note(self, length - len(events), bodies)
         return int(length)
 
     def _before(self, cursor: DBAPICursor, position: int) -> str:
@@ -306,8 +311,7 @@ class SqlLog:
 
     def _rows(self, since: int, most: int | None) -> list[Row]:
         """All rows from a position on, as many as the length of the log says."""
-        with self._access.finding() as cursor:
-            found = self._found(cursor, since, most)
+        found = self._access.find(lambda cursor: self._found(cursor, since, most))
         length = found[0][0] if found else since
         rows = [Row(*row) for _, *row in found if row[0] is not None]
         if not isinstance(length, int):
@@ -380,8 +384,7 @@ class SqlLog:
         """The checksum of the event before a position, by its row as it is now; it depends on all events before."""
         if not self._chained:
             return None
-        with self._access.finding() as cursor:
-            found = self._found(cursor, position - 1, 1)
+        found = self._access.find(lambda cursor: self._found(cursor, position - 1, 1))
         return None if not found or found[0][1] is None else chain.checksum(self.study, Row(*found[0][1:]))
 
     def keep(self, parts: Mapping[str, bytes]) -> None:

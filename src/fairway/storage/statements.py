@@ -5,14 +5,15 @@ SQLAlchemy takes ten times as long to send such a statement as SQLite to run it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import PoolProxiedConnection
+
+T = TypeVar("T")
 
 
 class Statement:
@@ -55,17 +56,17 @@ class Statement:
 
 
 class Cursors:
-    """Cursors in transactions. With `keep`, connections bypass the pool, which takes as long as a statement."""
+    """Runs functions in transactions. With `keep`, connections bypass the pool, which takes as long as a statement."""
 
     def __init__(self, engine: sa.Engine, *, keep: bool) -> None:
         self._engine, self._keep = engine, keep
         self._free: list[PoolProxiedConnection] = []  # connections that nobody uses now
 
-    @contextmanager
-    def open(self, begin: Sequence[str] = (), after: Sequence[str] = ()) -> Iterator[DBAPICursor]:
-        """A cursor in a transaction that begins with the statements `begin`; a block that fails is rolled back.
+    def run(self, act: Callable[[DBAPICursor], T], begin: Sequence[str] = (), after: Sequence[str] = ()) -> T:
+        """Call `act` with a cursor, in a transaction that begins with the statements `begin`; return what it returns.
 
-        The statements `after` follow the commit, if the connection is kept.
+        If it raises, the transaction is rolled back. The statements `after` follow the commit, if the connection is
+        kept.
         """
         dialect, pooled, cursor = self._engine.dialect, None, None
         try:
@@ -76,13 +77,14 @@ class Cursors:
             cursor = pooled.cursor()
             for text in begin:
                 cursor.execute(text)
-            yield cursor
+            done = act(cursor)
             pooled.commit()
             if self._keep:
                 for text in after:
                     cursor.execute(text)
                 self._free.append(pooled)
                 pooled = None
+            return done
         except dialect.loaded_dbapi.Error as error:
             gone = pooled is not None and dialect.is_disconnect(error, pooled.dbapi_connection, cursor)
             if pooled is not None and gone:
