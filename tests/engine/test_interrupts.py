@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import gc
 import signal
+import sys
 import threading
 
 import pytest
 
-from fairway.engine.interrupts import uninterrupted
+from fairway.engine.interrupts import is_pending, uninterrupted
 
 pytestmark = pytest.mark.usefixtures("ctrl_c")
 
@@ -65,3 +67,21 @@ def test_another_thread_is_never_interrupted_and_takes_no_signals_over():
     thread.start()
     thread.join()
     assert during == [signal.default_int_handler]
+
+
+def test_a_second_ctrl_c_as_the_block_ends_leaves_nothing_behind():
+    def press_at_the_end(frame, event, argument):
+        if event == "call" and frame.f_code.co_name == "__exit__":
+            sys.setprofile(None)
+            press()
+
+    def interrupted_twice():
+        with uninterrupted():
+            press()
+            sys.setprofile(press_at_the_end)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_twice()
+    gc.collect()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert not is_pending()

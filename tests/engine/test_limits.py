@@ -23,7 +23,7 @@ from fairway.engine.ledger import Ledger
 from fairway.engine.limits import Limits, differences
 from fairway.engine.referee import Referee
 from fairway.engine.snapshot import faults, keep, restore
-from fairway.engine.sums import without_sums
+from fairway.engine.sums import Outcome
 from fairway.engine.verify import verify
 from fairway.errors import UsageError
 from fairway.evidence import Exact
@@ -70,7 +70,7 @@ def as_if_always(study):
             ledger.replay(fitted(event, study.problem))
             referee.replay(replace(fitted(event, study.problem)))
         elif isinstance(event, Told):
-            ledger.replay(ledger.summed(without_sums(event), None))
+            ledger.replay(ledger.summed(Outcome.of(event), None))
             referee.replay(event)
         elif not isinstance(event, LimitsChanged):
             ledger.replay(event)

@@ -240,3 +240,17 @@ def test_the_improvement_is_largest_where_trials_are_good():
     improvement = _improvement(history)
     good, bad = history.space.encode({"x": 0.3, "y": 0.8, "kind": "b"}), np.array([0.9, 0.1, 0.1])
     assert improvement(good[None])[0] > improvement(bad[None])[0] + 2.0
+
+
+def test_where_its_processes_join_each_limit_counts_once():
+    history = searched(fw.Random(), 20, limits=[fw.AtMost("x", 0.4)], stopper=fw.ASHA()).history
+    assert _joins(history)
+    assert len([*fw.CTPE()._factors(history)]) == 2  # the objective's and the limit's
+    assert len([*fw.Compass()._factors(history)]) == 1
+
+
+def test_where_the_objective_has_no_factor_those_of_the_limits_stay():
+    history = searched(fw.Random(), 20, limits=[fw.AtMost("x", 0.4)], stopper=fw.ASHA()).history
+    everything_is_good = fw.Compass(gamma=1.0, growth="linear")
+    assert _joins(history)
+    assert len([*everything_is_good._factors(history)]) == 1

@@ -1,4 +1,4 @@
-"""Cursors of connections that may be lost in the middle of a transaction."""
+"""Transactions on connections that may be lost in the middle of one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fairway.storage.statements import Cursors
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_a_connection_that_is_lost_in_a_block_that_fails_is_replaced_without_a_word(tmp_path, caplog, keep):
+def test_a_connection_that_is_lost_in_a_function_that_fails_is_replaced_without_a_word(tmp_path, caplog, keep):
     cursors = Cursors(sa.create_engine(f"sqlite:///{tmp_path / 'study.db'}"), keep=keep)
     cursors.run(lambda cursor: cursor.execute("CREATE TABLE row (text)"))
 

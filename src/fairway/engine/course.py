@@ -110,7 +110,7 @@ def with_reports(problem: Problem, course: Course, batch: Reported) -> dict[str,
 def _first(
     problem: Problem, key: Callable[[Problem, Checkpoint], Any], known: Checkpoint | None, new: Checkpoint
 ) -> Checkpoint:
-    """The checkpoint with the lower key; ties go to the known one."""
+    """The checkpoint with the lower `key(problem, checkpoint)`; ties go to the known one."""
     return new if known is None else min(known, new, key=partial(key, problem))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from fairway.engine.events import Enqueued, Event, Reported, Status
 from fairway.engine.ledger import Ledger
+from fairway.engine.sums import Outcome
 
 
 @dataclass
@@ -21,20 +22,18 @@ class End:
     rows: Reported | None = None  # the last reports, written with it
     traceback: str = ""  # where the user's code raised
     then: Sequence[Enqueued] = ()  # the trial's configuration, to be tried again
-    said: Mapping[str, Any] | None = None  # once writing it was tried: it may be in the log, so its act stays taken
+    outcome: Outcome | None = None  # once writing it was tried: it may be in the log, so its act stays taken
 
 
-def complete(
-    ledger: Ledger, reports: Sequence[Event], ends: Sequence[tuple[Mapping[str, Any], Reported | None]]
-) -> list[Event]:
+def complete(ledger: Ledger, reports: Sequence[Event], ends: Sequence[tuple[Outcome, Reported | None]]) -> list[Event]:
     """The reports, saves and ends that a ledger has not seen, in an order that it can replay.
 
-    `ends` has what is said of each end (see `sums.without_sums`) and the last reports before it.
+    `ends` has the outcome of each trial and the last reports before its end.
     """
     events, ledger = list[Event](reports), ledger.still()
     for report in reports:
         ledger.replay(report)
-    for said, rows in ends:
-        told = ledger.summed(said, rows)
+    for outcome, rows in ends:
+        told = ledger.summed(outcome, rows)
         events += [told] if rows is None else [rows, told]
     return events

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from operator import attrgetter
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,9 +51,12 @@ def to_text(event: Event) -> str:
     '{"event":"Ended","reason":"time is up","at":1.5}'
     """
     try:
-        return _ENCODER.encode(_content(event))
-    except (TypeError, ValueError):  # a mapping that is no dict, or a number that JSON lacks
-        return _ENCODER.encode(to_json(event))
+        return _QUICK.encode(_content(event))
+    except (
+        TypeError,
+        ValueError,
+    ):  # a mapping that is no dict, a number that JSON lacks, or what is not plain
+        return _STRICT.encode(to_json(event))
 
 
 def _content(event: Event) -> dict[str, Any]:
@@ -164,11 +167,20 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
+        return {_key(name): _plain(item) for name, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
 
 
-# It refuses numbers that JSON lacks; of what it does not know, arrays become lists.
-_ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"), default=np.ndarray.tolist)
+def _key(name: Any) -> str:
+    return str(name) if isinstance(name, str | int | float) else _refuse(name)
+
+
+def _refuse(value: Any) -> NoReturn:
+    raise TypeError(f"{value!r} is not plain")
+
+
+# Both refuse numbers that JSON lacks. The first knows dicts and arrays only, and is quick; the second says what is odd.
+_QUICK = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"), default=np.ndarray.tolist)
+_STRICT = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"), default=_refuse)

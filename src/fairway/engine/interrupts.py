@@ -5,19 +5,20 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found] # `signal` turns numbers into enums and back, ten times the work
 import threading
 from types import FrameType
+from weakref import WeakSet
 
-_held: list[int] = []  # one entry while a Ctrl-C is held back
+_holding: WeakSet[uninterrupted] = WeakSet()  # the blocks that hold back a Ctrl-C
 
 
 def is_pending() -> bool:
     """Whether a Ctrl-C is held back until a block that must not be interrupted is over."""
-    return bool(_held)
+    return bool(_holding)
 
 
 class uninterrupted:  # noqa: N801 - used like a function; a generator would take three times as long, for every write
     """Hold back a first Ctrl-C until the block is over; a second one comes through at once."""
 
-    __slots__ = ("_pressed", "_previous")
+    __slots__ = ("__weakref__", "_pressed", "_previous")
 
     def __enter__(self) -> None:
         self._pressed: list[tuple[int, FrameType | None]] = []
@@ -28,14 +29,15 @@ class uninterrupted:  # noqa: N801 - used like a function; a generator would tak
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
         if self._pressed:
+            _signal.signal(_signal.SIGINT, self._previous)  # here, since `__exit__` itself may be what is interrupted
             raise KeyboardInterrupt
         self._pressed.append((number, frame))
-        _held.append(number)
+        _holding.add(self)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
         if not callable(self._previous):
             return
         _signal.signal(_signal.SIGINT, self._previous)
         if self._pressed:
-            _held.pop()
+            _holding.discard(self)
             self._previous(*self._pressed[0])

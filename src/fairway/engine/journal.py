@@ -253,7 +253,10 @@ class Journal:
             self._take(events[last + 1 :], relearn=True)
 
     def _take(self, events: Sequence[Event], *, relearn: bool = False) -> None:
-        """Replay events that change no limits; with `relearn`, the referee learns this process's own acts again."""
+        """Replay events that change no limits.
+
+        With `relearn`, the referee also learns this process's own acts, which it forgot when limits changed.
+        """
         for event in events:
             with fitting(event):
                 self.ledger.replay(event)

@@ -51,7 +51,7 @@ from fairway.engine.record import TrialRecord, recorded
 from fairway.engine.remeasurement import SecondMeasurements
 from fairway.engine.saves import Saves
 from fairway.engine.soundness import fitting
-from fairway.engine.sums import SPENT, summed_end, take_end
+from fairway.engine.sums import SPENT, Outcome, summed_end, take_end
 from fairway.errors import StorageError, UsageError
 from fairway.feasibility import Checkpoint
 from fairway.history import History
@@ -360,12 +360,12 @@ class Ledger:
         Removed: _removed,
     }
 
-    def summed(self, said: Mapping[str, Any], batch: Reported | None) -> Told:
-        """The end of a trial: what is `said` of it, and the sums of all its reports, the last batch included."""
-        course = self.course(said["number"])
+    def summed(self, outcome: Outcome, batch: Reported | None) -> Told:
+        """The end of a trial: its outcome and the sums of all its reports, the last batch included."""
+        course = self.course(outcome.number)
         added = None if batch is None else with_reports(self._problem, course, batch)
         self._summed = None if batch is None or added is None else (batch, added)
-        return widened(summed_end(said, course, batch, added, judged_by=self.limits.judged_by), self._problem)
+        return widened(summed_end(outcome, course, batch, added, judged_by=self.limits.judged_by), self._problem)
 
     def course(self, number: int) -> Course:
         """A trial's course; that of a trial that was given up is as if it still ran."""

@@ -44,7 +44,7 @@ from fairway.engine.outage import PATIENCE
 from fairway.engine.record import Best, at_checkpoint
 from fairway.engine.referee import Referee
 from fairway.engine.remeasurement import may_fall
-from fairway.engine.sums import without_sums
+from fairway.engine.sums import Outcome
 from fairway.engine.trial import Trial
 from fairway.engine.verdicts import Verdicts
 from fairway.errors import StorageError, StudyComplete, UsageError
@@ -260,10 +260,10 @@ class Owner:
         """Write that a further worker's trial ended, with its last reports; False if somebody else was first."""
         with self.journal.turn():
             write = partial(self.tell_for, told, rows)
-            said = without_sums(told)
-            end = self.ends[told.number] = End(told.status, told.reason, write, rows=rows, said=said)
+            outcome = Outcome.of(told)
+            end = self.ends[told.number] = End(told.status, told.reason, write, rows=rows, outcome=outcome)
             self.journal.follow()
-            written = self._settle(told.number, end, lambda: self._write(said, end.rows))
+            written = self._settle(told.number, end, lambda: self._write(outcome, end.rows))
         self.keeper.tidy()
         return written
 
@@ -286,7 +286,7 @@ class Owner:
         with self.lock:
             open_ends = [(number, end) for number, end in self.ends.items() if number in self.ledger.running]
             ends = [
-                (end.said or self._said(number, end, act), end.rows)
+                (end.outcome or self._outcome(number, end, act), end.rows)
                 for act, (number, end) in enumerate(open_ends, self.referee.acts + 1)
             ]
             return complete(self.ledger, self.journal.unwritten, ends)
@@ -352,15 +352,15 @@ class Owner:
 
         While this waits for the log, and after it fails, others rule: the act is done by then, and theirs come after.
         """
-        said = end.said or self._said(number, end, self.referee.acts + 1)
+        outcome = end.outcome or self._outcome(number, end, self.referee.acts + 1)
 
         def finish() -> None:
-            end.said = said
-            if said["act"] > self.referee.acts:
+            end.outcome = outcome
+            if outcome.act > self.referee.acts:
                 self.referee.finish(number, completed=end.status == "completed")
 
         try:
-            written = self._write(said, end.rows, end.then, meanwhile=finish)
+            written = self._write(outcome, end.rows, end.then, meanwhile=finish)
         except BaseException:
             finish()
             raise
@@ -369,22 +369,13 @@ class Owner:
             logger.debug("trial %d %s: %s", number, end.status, end.reason)
         return written
 
-    def _said(self, number: int, end: End, act: int) -> dict[str, Any]:
-        """The fields of a trial's end besides its sums."""
-        return {
-            "number": number,
-            "status": end.status,
-            "reason": end.reason,
-            "at": self.clock.at(),
-            "worker": self.referee.worker,
-            "act": act,
-            "notes": end.notes,
-            "traceback": end.traceback,
-        }
+    def _outcome(self, number: int, end: End, act: int) -> Outcome:
+        by = self.clock.at(), self.referee.worker, act
+        return Outcome(number, end.status, end.reason, *by, notes=end.notes, traceback=end.traceback)
 
     def _write(
         self,
-        said: Mapping[str, Any],
+        outcome: Outcome,
         rows: Reported | None,
         then: Sequence[Event] = (),
         meanwhile: Callable[[], object] | None = None,
@@ -394,7 +385,7 @@ class Owner:
         One that was given up, and has not run again since, is revived first.
         """
         kept: list[Event] = [] if rows is None else [rows]
-        before, told = [], self.ledger.summed(said, rows)
+        before, told = [], self.ledger.summed(outcome, rows)
         if self.ledger.queue.may_revive(told):
             told, before = replace(told, revived=True), [Revived(told.number, told.worker, told.at)]
         written = self.journal.append(*before, *kept, told, *then, meanwhile=meanwhile)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairway.engine.course import Course
-from fairway.engine.events import Reported, Told
+from fairway.engine.events import Reported, Status, Told
 
 _JUDGED = ("checkpoint", "peak", "late")  # these depend on the limits
 _COUNTED = ("steps", "last_step", "total", "interval", "train_ns", "check_ns", "checks", "saved", "means", "halfway")
@@ -16,26 +16,37 @@ _SUMS = (*_JUDGED, *_COUNTED)
 _NEWER = frozenset(("means", "late", "last_step", "halfway"))
 """The sums that older ends lack."""
 
-_SAID = ("number", "status", "reason", "at", "worker", "act", "revived", "notes", "traceback")
-"""The other fields of an end."""
-
 SPENT = ("checks", "saved", "train_ns", "check_ns")
 """The sums that are added up over all trials."""
 
 
-def without_sums(told: Told) -> dict[str, Any]:
-    """The fields of an end besides the sums of the trial's reports, by name."""
-    return {name: getattr(told, name) for name in _SAID}
+class Outcome(NamedTuple):
+    """How a trial ended: the fields of `Told` that do not follow from the trial's reports."""
+
+    number: int
+    status: Status
+    reason: str
+    at: float
+    worker: int
+    act: int
+    revived: bool = False
+    notes: Mapping[str, Any] = {}
+    traceback: str = ""
+
+    @classmethod
+    def of(cls, told: Told) -> Outcome:
+        """The outcome that an end tells of."""
+        return cls(*(getattr(told, name) for name in cls._fields))
 
 
 def summed_end(
-    said: Mapping[str, Any], course: Course, batch: Reported | None, added: Mapping[str, Any] | None, *, judged_by: int
+    outcome: Outcome, course: Course, batch: Reported | None, added: Mapping[str, Any] | None, *, judged_by: int
 ) -> Told:
-    """The end of a trial: what is `said` of it, and the sums of its reports; `added` has those with its last batch."""
+    """The end of a trial: its outcome and the sums of its reports; `added` has the sums with its last batch."""
     known = {name: getattr(course, name) if added is None else added[name] for name in _SUMS}
     stopped = course.stop_reason if batch is None else batch.stop_reason
     left = 0 if stopped is None or known["total"] is None else known["total"] - known["last_step"]
-    return Told(**said, left=left, by_stopper=stopped is not None, limits=judged_by, **known)
+    return Told(**outcome._asdict(), left=left, by_stopper=stopped is not None, limits=judged_by, **known)
 
 
 def take_end(course: Course, told: Told, *, judged_by: int) -> None:

@@ -7,10 +7,11 @@ lowest loss of each trial is extrapolated to the end of the longest training: ov
 octave with data. Under limits, a stopped trial is not extrapolated to below the median of the completed trials that
 are, like it, feasible or infeasible. Losses are capped at median + 2 (median - best).
 
-The acquisition is c-TPE's factor for the objective times the expected improvement over the best feasible trial, if
-there is one, times the probability that each constraint holds (with a process for each, as in `GP`). c-TPE's factors
-for the constraints are left out, or each limit would count twice. The processes join once a trial was stopped early,
-while at most 100 trials have finished, in spaces of at most 60 features. Otherwise this is c-TPE.
+The acquisition is c-TPE's factor for the objective (and, where trials failed, that for failures) times the expected
+improvement over the best feasible trial, if there is one, times the probability that each constraint holds (with a
+process for each, as in `GP`). c-TPE's factors for the constraints are left out, or each limit would count twice; they
+stay where there is no other. The processes join once a trial was stopped early, while at most 100 trials have finished,
+in spaces of at most 60 features. Otherwise this is c-TPE.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 from fairway.history import History
 from fairway.models.blas import one_thread
 from fairway.samplers.gp import limit_terms, objective_process
-from fairway.samplers.tpe import CTPE, Factor, Points
+from fairway.samplers.tpe import CTPE, Points
 
 if TYPE_CHECKING:
     from fairway.models.parzen import Parzen
@@ -63,8 +64,8 @@ class Compass(CTPE):
         with _threads(history):
             return super().choose(history, candidates, rng)
 
-    def _limit_factors(self, history: History) -> Iterator[Factor]:
-        return iter(()) if _joins(history) else super()._limit_factors(history)
+    def _leaves_limits(self, history: History) -> bool:
+        return _joins(history)
 
     def _more(self, history: History) -> Callable[[Points], NDArray[np.float64]] | None:
         return _improvement(history) if _joins(history) else None

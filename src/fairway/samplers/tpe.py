@@ -214,11 +214,10 @@ class CTPE(TPE):
         return min(enough, _MOST_GOOD * size) if history.partial.any() else enough
 
     def _factors(self, history: History) -> Iterator[Factor]:
-        yield from super()._factors(history)
-        yield from self._limit_factors(history)
-
-    def _limit_factors(self, history: History) -> Iterator[Factor]:
-        """The factors of the constraints that are not constant."""
+        others = list(super()._factors(history))
+        yield from others
+        if others and self._leaves_limits(history):
+            return
         stopped = bool(history.partial.any())
         for i in range(len(history.problem.constraints)):
             over = history.late_beyond(i)
@@ -227,6 +226,11 @@ class CTPE(TPE):
             within = int(np.count_nonzero(over <= 0.0))
             if within or order.size and not stopped:
                 yield from _split(history.x, order, max(within, 1), history.x[:0], ranked=False)
+
+    def _leaves_limits(self, history: History) -> bool:
+        """Whether the constraints need no factors, if there are others; here they always do."""
+        del history
+        return False
 
     def _incumbents(self, history: History) -> Points:
         return history.x[history.top(_INCUMBENTS)]

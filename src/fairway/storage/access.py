@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path, PurePath
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import DBAPICursor
@@ -34,9 +34,7 @@ from fairway.engine.interrupts import uninterrupted
 from fairway.errors import FairwayError, MissingDependency, StorageError, Unreachable, UsageError
 from fairway.logs import logger
 from fairway.storage.files import KEPT, Presence, path_of
-from fairway.storage.statements import Cursors
-
-T = TypeVar("T")
+from fairway.storage.statements import Cursors, T
 
 BUSY_MS = 15_000
 """How long a writer waits for SQLite's lock before it gives up; a heartbeat that waits this long keeps its lease."""
@@ -48,7 +46,7 @@ are written through with the next one. A disk takes longer for that than SQLite 
 _WRITE = ("BEGIN IMMEDIATE",), ()  # what SQLite is told before a transaction and after it
 _WRITE_THROUGH = ("PRAGMA synchronous=FULL", "BEGIN IMMEDIATE"), ("PRAGMA synchronous=NORMAL",)
 _TIMEOUTS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}  # a server that does not answer: seconds, milliseconds
-_FROM_DRIVERS = (SQLAlchemyError, OSError, OverflowError, ValueError)
+_FROM_DRIVERS = (SQLAlchemyError, OSError, OverflowError, ValueError)  # some refuse values by Python's own errors
 _EXPECTED = "sqlite:///file.db or postgresql://user@host/database is expected"
 
 
@@ -158,10 +156,10 @@ class Access:
 
     def talking(self, done: str) -> AbstractContextManager[None]:
         """Turn a driver's errors into one-sentence errors; Ctrl-C waits, so that no lock outlives its connection."""
-        return _Talking(self._in_a_sentence, done)
+        return _Talking(self._worded, done)
 
-    def _in_a_sentence(self, error: Exception, done: str) -> StorageError:
-        """A driver's error as one that says what could not be `done`; raises if the file is another one by now."""
+    def _worded(self, error: Exception, done: str) -> StorageError:
+        """The sentence that says what could not be `done`, and why; raises if the file was deleted or replaced."""
         self._look()
         cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
         why = str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__
@@ -193,18 +191,18 @@ class Access:
     def add(self, act: Callable[[DBAPICursor], T], *, durable: bool, at_once: bool = False) -> T:
         """Call `act` with a cursor for `Statement`s that write, in a transaction that survives a kill.
 
-        A `durable` one also survives a loss of power, once it or a later one is written through to the disk: now, with
-        `at_once`.
+        A `durable` one also survives a loss of power once it, or a later one, is written through to the disk;
+        `at_once` does that now.
         """
         now = time.monotonic()
         through = at_once or (durable and now >= self._through + THROUGH_SECONDS)
         begin, after = (_WRITE_THROUGH if through else _WRITE) if self.is_sqlite else ((), ())
         with self.talking("written"):
-            done = self._cursors.run(act, begin, after)
+            result = self._cursors.run(act, begin, after)
         if through:
             self._through = now
         self._look()  # what went into a deleted file is not written
-        return done
+        return result
 
     @contextmanager
     def snapshot(self) -> Iterator[sa.Connection]:
@@ -227,15 +225,15 @@ class Access:
 class _Talking(uninterrupted):
     """A block in which a driver's errors become one-sentence errors, and Ctrl-C waits."""
 
-    __slots__ = ("_done", "_in_a_sentence")
+    __slots__ = ("_done", "_worded")
 
     def __init__(self, in_a_sentence: Callable[[Exception, str], StorageError], done: str) -> None:
-        self._in_a_sentence, self._done = in_a_sentence, done
+        self._worded, self._done = in_a_sentence, done
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
         super().__exit__(kind, error, traceback)
         if isinstance(error, _FROM_DRIVERS) and not isinstance(error, (FairwayError, IntegrityError)):
-            raise self._in_a_sentence(error, self._done) from error
+            raise self._worded(error, self._done) from error
 
 
 def _no_file(url: sa.URL) -> str:

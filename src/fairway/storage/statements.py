@@ -77,14 +77,14 @@ class Cursors:
             cursor = pooled.cursor()
             for text in begin:
                 cursor.execute(text)
-            done = act(cursor)
+            result = act(cursor)
             pooled.commit()
             if self._keep:
                 for text in after:
                     cursor.execute(text)
                 self._free.append(pooled)
                 pooled = None
-            return done
+            return result
         except dialect.loaded_dbapi.Error as error:
             gone = pooled is not None and dialect.is_disconnect(error, pooled.dbapi_connection, cursor)
             if pooled is not None and gone:
