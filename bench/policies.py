@@ -45,6 +45,7 @@ GUESS = {"vit": 0.1, "digits-cnn": 0.1, "adult-mlp": 0.751, "lc126029": 0.399, "
 NOISE, OTHER_NOISE = {"vit": 1.0, "credit": 0.2}, 0.5  # of a validation, x 1000
 COIN = 0.5  # where the objective is an AUC, and on sst2
 DRAWS = 1000  # of the bootstrap
+MOSTLY = 0.9  # of the seeds
 Array: TypeAlias = NDArray[np.float64]
 
 
@@ -161,10 +162,17 @@ def run(job: Job) -> tuple[float, float]:
         seed=seed,
     )
     result = fw.simulate(study, recording, workers=WORKERS, budget=setting.seconds, constraint_price=setting.price)
-    guess = GUESS.get(setting.recording, COIN)
-    found = guess if study.best is None else study.best.metrics[objective]
+    if study.best is None:
+        return chance(path, setting), result.share_used
+    found = study.best.metrics[objective]
     assert found is not None
     return 1000 * (_best(recording, setting, objective) - found), result.share_used
+
+
+def chance(path: str, setting: Setting) -> float:
+    """The regret where nothing feasible was found: that of a guess."""
+    best = _best(_load(path), setting, OBJECTIVE.get(setting.recording, "auc"))
+    return 1000 * (best - GUESS.get(setting.recording, COIN))
 
 
 class Judged(NamedTuple):
@@ -192,25 +200,31 @@ def _judge(regret: Mapping[str, Array]) -> Judged:
     return Judged(best, float(less.mean()), runs.error(less), p_of)
 
 
-def least(settings: Sequence[Setting]) -> Array:
-    """The noise of a validation in each setting; (s, 1)."""
+def noise_of(settings: Sequence[Setting]) -> Array:
+    """The noise of a validation in each setting, (s, 1): no mean regret counts as less."""
     return np.array([[NOISE.get(setting.recording, OTHER_NOISE)] for setting in settings])
 
 
-def floored(regret: Array, noise: Array) -> Array:
+def floored(regret: Array, noise: Array | float) -> Array:
     """The means (s, r) of regrets (s, r, seeds), none below the noise of its setting."""
     return np.asarray(np.maximum(regret.mean(axis=2), noise))
 
 
+def beside_best(means: Array) -> Array:
+    """Mean regrets (s, r) divided by the lowest of their setting."""
+    return np.asarray(means / means.min(axis=1, keepdims=True))
+
+
 def ratios(means: Array) -> Array:
-    """By rule: the geometric mean over settings of its mean regret over the least one of the setting; (s, r)."""
-    return np.asarray(np.exp(np.log(means / means.min(axis=1, keepdims=True)).mean(axis=0)))
+    """By rule (r,): the geometric mean over settings of its mean regret (s, r) divided by the lowest of the setting."""
+    return np.asarray(np.exp(np.log(beside_best(means)).mean(axis=0)))
 
 
-def split_ratios(regret: Array, noise: Array) -> Array:
-    """By rule: the same, where the best rule is chosen on half of the seeds and compared on the other half, both ways.
+def split_ratios(regret: Array, noise: Array | float) -> Array:
+    """By rule (r,): as `ratios`, but the best rule is chosen on half of the seeds and compared on the other half.
 
-    The least of several means is partly luck: beside it, even a rule that is the best everywhere comes off badly, the
+    Both ways count. A rule may come out below 1: the one that was chosen need not be the best on the other half. The
+    lowest of several means is partly luck: beside it, even a rule that is the best everywhere comes off badly, the
     more so the fewer seeds there are. (Of seven rules that are alike, with regrets that scatter as much as they are
     large, each is 1.7 times the least one with 8 seeds.)
     """
@@ -222,7 +236,7 @@ def split_ratios(regret: Array, noise: Array) -> Array:
     return np.asarray(np.exp(np.mean(logs, axis=0)))
 
 
-def beside(regret: Array, noise: Array, place: int) -> tuple[Array, Array]:
+def beside(regret: Array, noise: Array | float, place: int) -> tuple[Array, Array]:
     """By rule: the bounds, at 95%, of its ratio to that of one rule, by a bootstrap of seeds, the same for all."""
     rng, seeds = np.random.default_rng(0), regret.shape[2]
     drawn = np.array([ratios(floored(regret[:, :, rng.integers(0, seeds, seeds)], noise)) for _ in range(DRAWS)])
@@ -231,6 +245,10 @@ def beside(regret: Array, noise: Array, place: int) -> tuple[Array, Array]:
 
 
 def make(given: Given) -> Result:
+    if given.seeds < 2:
+        raise SystemExit(
+            f"{given.name}: --seeds {given.seeds}: at least 2 are expected, to choose on some, compare on others"
+        )
     there = {name: found for name, found in zip(RECORDINGS, given.data, strict=True) if found}
     settings = [setting for setting in SETTINGS if setting.recording in there]
     jobs: dict[Key, Job] = {
@@ -248,15 +266,18 @@ def make(given: Given) -> Result:
         for setting, row in zip(settings, regret, strict=True)
         for rule, values in zip(RULES, row, strict=True)
     ]
-    text = "\n".join(_report(given, settings, regret, shares)) + "\n"
-    return Result(text, singles, lambda path: _draw(path, settings, floored(regret, least(settings))))
+    found = regret < np.array([[[chance(str(there[s.recording].path), s)]] for s in settings])
+    text = "\n".join(_report(given, settings, regret, found, shares)) + "\n"
+    return Result(text, singles, lambda path: _draw(path, settings, floored(regret, noise_of(settings))))
 
 
 def _digests(there: Mapping[str, Found]) -> list[Path]:
     return [found.path for found in there.values()]
 
 
-def _report(given: Given, settings: Sequence[Setting], regret: Array, shares: Sequence[float]) -> list[str]:
+def _report(
+    given: Given, settings: Sequence[Setting], regret: Array, found: NDArray[np.bool_], shares: Sequence[float]
+) -> list[str]:
     rules = list(RULES)
     judged = [_judge(dict(zip(rules, row, strict=True))) for row in regret]
     lines = [
@@ -278,7 +299,7 @@ def _report(given: Given, settings: Sequence[Setting], regret: Array, shares: Se
     for chosen, what in ((True, "chosen on"), (False, "only judged")):
         some = [one for one, setting in zip(judged, settings, strict=True) if setting.chosen is chosen]
         lines += _counts(what, some) if some else []
-    lines += ["", "## Over all settings", ""]
+    lines += [_missed(settings, found.mean(axis=2)), "", "## Over all settings", ""]
     lines += _overall(settings, regret)
     lines += ["", "## By recording", ""]
     lines += _by_recording(settings, regret)
@@ -301,11 +322,24 @@ def _counts(what: str, judged: Sequence[Judged]) -> list[str]:
     return [f"- {what}: {held_up}; worse than both ASHA and ACE in {both}."]
 
 
+def _missed(settings: Sequence[Setting], found: Array) -> str:
+    """Where others mostly find something feasible, and the default less often; `found` is the share of seeds (s, r)."""
+    ours = list(RULES).index(DEFAULT)
+    others = (np.delete(found, ours, axis=1) >= MOSTLY).sum(axis=1)
+    where = [
+        f"{setting.label} ({row[ours]:.0%})"
+        for setting, row, n in zip(settings, found, others, strict=True)
+        if row[ours] < MOSTLY and n > 1
+    ]
+    what = f"settings in which two other rules find something feasible in {MOSTLY:.0%} of the seeds, {DEFAULT} in fewer"
+    return f"- {what}: {', '.join(where) or 'none'}."
+
+
 def _overall(settings: Sequence[Setting], regret: Array) -> list[str]:
-    ours, noise = list(RULES).index(DEFAULT), least(settings)
+    ours, noise = list(RULES).index(DEFAULT), noise_of(settings)
     means = floored(regret, noise)
     of_best, of_split = ratios(means), split_ratios(regret, noise)
-    worst = (means / means.min(axis=1, keepdims=True)).max(axis=0)
+    worst = beside_best(means).max(axis=0)
     judging = np.array([not setting.chosen for setting in settings])
     apart = split_ratios(regret[judging], noise[judging]) if judging.any() else np.full(len(RULES), math.nan)
     rows = [
@@ -318,23 +352,23 @@ def _overall(settings: Sequence[Setting], regret: Array) -> list[str]:
         "rule",
         "regret / best rule's",
         "only judged settings",
-        "the same seeds",
+        "regret / best rule's, same seeds",
         f"regret / {DEFAULT}'s",
         "bootstrap 95% of that",
-        "worst setting, the same seeds",
+        "worst setting, same seeds",
     )
     lines = [
         "Geometric means over settings. The best rule of a setting is chosen on half of the seeds and compared on",
-        "the other half, both ways. *The same seeds*: it is chosen on the seeds that it is compared on, so that the",
-        f"least of {len(RULES)} means, which is partly luck, counts as the best. The bootstrap draws seeds, the same",
-        "for all rules.",
+        "the other half, both ways. Below 1: better than the rule that was chosen. *Same seeds*: the best rule is",
+        f"chosen on the seeds that it is compared on, so that the lowest of {len(RULES)} means, which is partly luck,",
+        "counts as the best. The bootstrap draws seeds, the same for all rules.",
         "",
     ]
     return lines + runs.table(heading, rows)
 
 
 def _by_recording(settings: Sequence[Setting], regret: Array) -> list[str]:
-    rows, noise = [], least(settings)
+    rows, noise = [], noise_of(settings)
     for name in dict.fromkeys(setting.recording for setting in settings):
         some = np.array([setting.recording == name for setting in settings])
         shown = [f"{ratio:.2f}" for ratio in split_ratios(regret[some], noise[some])]
@@ -342,14 +376,14 @@ def _by_recording(settings: Sequence[Setting], regret: Array) -> list[str]:
         rows.append((name, str(int(some.sum())), *shown, f"{same:.2f}"))
     lines = [
         "A rule's regret over that of the setting's best rule, chosen on half of the seeds and compared on the other",
-        "half, both ways: geometric means over a recording's settings.",
+        "half, both ways: geometric means over a recording's settings. Below 1: better than the rule that was chosen.",
         "",
     ]
-    return lines + runs.table(("recording", "settings", *RULES, f"{DEFAULT}, the same seeds"), rows)
+    return lines + runs.table(("recording", "settings", *RULES, f"{DEFAULT}, same seeds"), rows)
 
 
 def _draw(path: Path, settings: Sequence[Setting], means: Array) -> None:
-    ratio = means / means.min(axis=1, keepdims=True)
+    ratio = beside_best(means)
     names = list(dict.fromkeys(setting.recording for setting in settings))
     with figure(path, len(names)) as axes:
         for axis, name in zip(axes, names, strict=True):
@@ -377,8 +411,8 @@ REPRODUCTIONS = (
         "The default stopper among others, on up to eleven recordings",
         (CURVES, *(_need(name) for name in RECORDINGS[1:])),
         make,
-        25,
         30,
+        16,
         of_paper=False,
     ),
 )

@@ -32,7 +32,7 @@ from bench import runs
 from bench.__main__ import main
 from bench.papers.ace_tables import CURVES, WORKERS
 from bench.pictures import figure
-from bench.policies import CHEAP, COIN, DEAR, PAPER, beside, ratios
+from bench.policies import CHEAP, COIN, DEAR, PAPER, beside, floored, ratios
 from bench.reproduction import Given, Reproduction, Result, made_by
 from fairway.engine.referee import Referee
 
@@ -77,6 +77,7 @@ FIXED: dict[str, Callable[[Collection[int]], list[int]]] = {
 }
 OURS = "promise"
 WAYS = (OURS, *FIXED, *PAID_AT_ONCE)
+LEAST = 1e-3  # a mean regret counts as at least this, so that ratios are finite
 
 
 class Job(NamedTuple):
@@ -187,8 +188,8 @@ def _report(given: Given, cells: list[tuple[str, Prices]], regret: Mapping[str, 
     ]
     rows = []
     for stopper, values in regret.items():
-        means, first = ratios(values), WAYS.index(OURS)
-        bounded = zip(means / means[first], *beside(values, first), strict=True)
+        means, first = ratios(floored(values, LEAST)), WAYS.index(OURS)
+        bounded = zip(means / means[first], *beside(values, LEAST, first), strict=True)
         rows.append((stopper, *(f"{mean:.2f} ({low:.2f} to {high:.2f})" for mean, low, high in bounded)))
     lines += runs.table(("stopper", *WAYS), rows)
     for stopper, values in regret.items():
@@ -205,8 +206,8 @@ def _report(given: Given, cells: list[tuple[str, Prices]], regret: Mapping[str, 
 def _draw(path: Path, regret: Mapping[str, Array]) -> None:
     with figure(path, len(regret)) as axes:
         for axis, (stopper, values) in zip(axes, regret.items(), strict=True):
-            means, place = ratios(values), WAYS.index(OURS)
-            low, high = beside(values, place)
+            means, place = ratios(floored(values, LEAST)), WAYS.index(OURS)
+            low, high = beside(values, LEAST, place)
             means = means / means[place]
             axis.bar(WAYS, means, yerr=(means - low, high - means), capsize=3)
             axis.axhline(1.0, color="black", lw=1)
