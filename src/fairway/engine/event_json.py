@@ -52,10 +52,7 @@ def to_text(event: Event) -> str:
     """
     try:
         return _QUICK.encode(_content(event))
-    except (
-        TypeError,
-        ValueError,
-    ):  # a mapping that is no dict, a number that JSON lacks, or what is not plain
+    except (TypeError, ValueError):  # a number that JSON lacks, a mapping that is no dict, or what is not plain
         return _STRICT.encode(to_json(event))
 
 
@@ -181,6 +178,6 @@ def _refuse(value: Any) -> NoReturn:
     raise TypeError(f"{value!r} is not plain")
 
 
-# Both refuse numbers that JSON lacks. The first knows dicts and arrays only, and is quick; the second says what is odd.
+# Both refuse numbers that JSON lacks. The first is quick, and knows only dicts and arrays; the second says what is odd.
 _QUICK = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"), default=np.ndarray.tolist)
 _STRICT = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"), default=_refuse)

@@ -52,7 +52,7 @@ _CARRIED = 20  # good and bad rows each of earlier studies, before any own trial
 Points = NDArray[np.float64]
 
 
-class Factor(NamedTuple):
+class _Factor(NamedTuple):
     """One factor of the acquisition: the points that its two densities are made of, and the share of the good group."""
 
     good: Points  # (l, d)
@@ -149,7 +149,7 @@ class TPE(Sampler):
         n = len(order)
         return math.ceil(self.gamma * math.sqrt(n)) if self.growth == "sqrt" else min(math.ceil(self.gamma * n), 25)
 
-    def _factors(self, history: History) -> Iterator[Factor]:
+    def _factors(self, history: History) -> Iterator[_Factor]:
         """The factors that are not constant; here, at most the objective, and whether a trial fails."""
         order = _best_trained_first(history)
         for own in _split(history.x, order, self._good_size(history, order), history.pending, ranked=True):
@@ -213,7 +213,7 @@ class CTPE(TPE):
         enough = _reaching(size, np.array([share, 1.0, 0.0]), late, order)
         return min(enough, _MOST_GOOD * size) if history.partial.any() else enough
 
-    def _factors(self, history: History) -> Iterator[Factor]:
+    def _factors(self, history: History) -> Iterator[_Factor]:
         others = list(super()._factors(history))
         yield from others
         if others and self._leaves_limits(history):
@@ -290,7 +290,7 @@ def _reaching(size: int, chances: NDArray[np.float64], late: NDArray[np.int8], o
         some *= 4
 
 
-def _split(x: Points, order: NDArray[np.intp], size: int, worse: Points, *, ranked: bool) -> Iterator[Factor]:
+def _split(x: Points, order: NDArray[np.intp], size: int, worse: Points, *, ranked: bool) -> Iterator[_Factor]:
     """A factor whose good group is the first `size` rows of an order; nothing if that is all of them."""
     from fairway.models.parzen import thinned  # noqa: PLC0415 - SciPy loads slowly
 
@@ -298,4 +298,4 @@ def _split(x: Points, order: NDArray[np.intp], size: int, worse: Points, *, rank
     if n > 0:
         places = thinned(n + len(worse))
         bad = np.concatenate([x[order[size + places[places < n]]], worse[places[places >= n] - n]])
-        yield Factor(x[order[thinned(size)]], bad, size / len(order), ranked)
+        yield _Factor(x[order[thinned(size)]], bad, size / len(order), ranked)
