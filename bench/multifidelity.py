@@ -47,6 +47,7 @@ OTHER_NOISE = 0.5
 WORKERS, PRICE = 4, 1.0
 DRAWS = 2000  # of the bootstrap
 MOST_SEEDS = 64
+FIRST_SEED = 1000  # of fairway's studies: those below were looked at when the default was chosen
 Array: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.int64]
 Limit: TypeAlias = tuple[str, float]
@@ -249,7 +250,7 @@ def make(given: Given) -> Result:
     every = tasks(given.path)
     cases = [(task, limit) for task in every.values() for limit in (None, *task.limits)]
     jobs: dict[Key, Job] = {
-        (label(task.name, limit), method, seed): Job(task, limit, method, seed)
+        (label(task.name, limit), method, seed): Job(task, limit, method, FIRST_SEED + seed)
         for (task, limit), method, seed in product(cases, OURS, range(given.seeds))
     }
     recordings = [Path(task.path) for task in every.values()]
@@ -295,6 +296,7 @@ def _report(
         f"({noises}, others {OTHER_NOISE:g}); the JSON has it as it was measured. ASHA stops, promotes (prom), or",
         "promotes in 4 brackets (4b). HyperTune and MOBSTER fit their models less often than they would, to be",
         "affordable, which may understate them.",
+        f"fairway's studies have seeds from {FIRST_SEED} on, none of which was looked at when the default was chosen.",
         f"{' and '.join(SHORT_ONLY)} is small: its long budget is left out, and see below what its short one used.",
         _chosen_on(list(dict.fromkeys(setting.recording for setting in settings))),
         made_by(given),
@@ -377,8 +379,8 @@ REPRODUCTIONS = (
         "The default among multi-fidelity tuners, on recorded curves",
         (ANCHORS, PEERS),
         make,
-        5,
-        8,
+        15,
+        16,
         of_paper=False,
     ),
 )
