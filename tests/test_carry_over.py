@@ -1,0 +1,65 @@
+"""The bench of earlier studies: how related two recordings are, and what counts as a configuration's best."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from bench import carry_over
+from bench.carry_over import Pair
+
+import fairway as fw
+from tests.test_bench import save
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three recordings, in one of which the best rates are the worst, and one of another space."""
+    rng = np.random.default_rng(0)
+    (tmp_path / "curves").mkdir()
+
+    def record(name, parameters, accuracy):
+        config = rng.random((200, len(parameters)))
+        recorded = fw.Recording(
+            space=fw.Space({each: fw.Float(0.0, 1.0) for each in parameters}),
+            config=config,
+            total_steps=np.full(200, 2),
+            offset=np.arange(0, 401, 2),
+            seconds=np.ones(400),
+            metrics={"accuracy": np.repeat(accuracy(config[:, 0]), 2) * np.tile([0.5, 1.0], 200)},
+        )
+        save(recorded, tmp_path / "curves" / f"{name}.npz")
+
+    record("one", ("rate", "depth"), lambda rate: rate)
+    record("alike", ("rate", "depth"), np.sqrt)
+    record("reversed", ("rate", "depth"), lambda rate: 1 - rate)
+    record("other", ("width",), lambda width: width)
+    return str(tmp_path)
+
+
+def test_recordings_are_related_if_what_is_best_in_one_is_best_in_the_other(folder):
+    stands = {name: carry_over.standing(Pair(name, "one", ""), folder) for name in ("alike", "reversed", "other")}
+    assert stands["alike"] > 0.9
+    assert stands["reversed"] < 0.1
+    assert stands["other"] is None
+
+
+def test_a_value_may_stand_for_a_parameter_that_the_earlier_recording_lacks(folder):
+    assert carry_over.standing(Pair("other", "one", "", lacked={"rate": 1.0, "depth": 0.5}), folder) > 0.9
+    assert carry_over.standing(Pair("other", "one", "", lacked={"rate": 0.0, "depth": 0.5}), folder) < 0.1
+
+
+def test_a_configuration_that_is_never_feasible_counts_as_chance():
+    metrics = {"auc": np.array([0.6, 0.9, 0.7, 0.8]), "eod": np.array([0.1, 0.3, 0.2, 0.4])}
+    two = fw.Recording(
+        space=fw.Space({"depth": fw.Int(1, 9)}),
+        config=np.array([[1.0], [2.0]]),
+        total_steps=np.array([2, 2]),
+        offset=np.array([0, 2, 4]),
+        seconds=np.ones(4),
+        metrics=metrics,
+    )
+    limit = carry_over.problem(two)[1][0].threshold  # the median of both ends
+    assert 0.3 <= limit < 0.4
+    assert carry_over.bests(two).tolist() == [0.9, 0.7]
+    metrics["eod"][2] = 0.5
+    assert carry_over.bests(two).tolist() == [0.9, 0.5]
