@@ -200,7 +200,7 @@ def allowed(recorded: fw.Recording) -> NDArray[np.bool_]:
     """Whether each row of the recording is feasible."""
     limits = problem(recorded)[1]
     held = [recorded.metrics[each.metric] <= each.threshold for each in limits]
-    return np.all([np.ones(len(recorded.seconds), np.bool_), *held], axis=0)
+    return np.asarray(np.all([np.ones(len(recorded.seconds), np.bool_), *held], axis=0))
 
 
 def problem(recorded: fw.Recording) -> tuple[fw.Maximize, list[fw.AtMost]]:
