@@ -334,8 +334,8 @@ REPRODUCTIONS = (
         "What an earlier study is worth: start_from beside a search from scratch",
         (DATA,),
         make,
-        60,
-        100,
+        40,
+        64,
         of_paper=False,
     ),
 )

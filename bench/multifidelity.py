@@ -253,8 +253,8 @@ def make(given: Given) -> Result:
         (label(task.name, limit), method, seed): Job(task, limit, method, FIRST_SEED + seed)
         for (task, limit), method, seed in product(cases, OURS, range(given.seeds))
     }
-    recordings = [Path(task.path) for task in every.values()]
-    kept = f"multifidelity-{runs.digest(*runs.simulation_sources(), OURS, *recordings, given.path / 'settings.json')}"
+    files = [*(Path(task.path) for task in every.values()), given.path / "settings.json"]
+    kept = f"multifidelity-{runs.digest(*runs.simulation_sources(), OURS, FIRST_SEED, *files)}"
     done = runs.run_all(run, jobs, kept=kept, processes=given.processes, label=given.name)
     settings = [
         Setting(task.name, limit, budget)
