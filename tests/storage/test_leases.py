@@ -271,3 +271,47 @@ def test_of_two_owners_that_keep_a_snapshot_at_once_the_second_leaves_it(server)
     (error,) = meanwhile(study, theirs, lambda: study.log.keep({"head": b"mine"}))
     assert isinstance(error, fw.StorageError)
     assert str(error).endswith("another process keeps a snapshot at this moment")
+
+
+COLLECTED = """
+import gc, sys
+import fairway as fw
+
+def search():
+    study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), storage=sys.argv[1], name="a", seed=0)
+    study.optimize(lambda trial: {"loss": trial.params["x"]}, trials=5, progress=False)
+
+search()
+gc.collect()  # the study says farewell while the interpreter ends
+"""
+
+
+def test_a_file_is_whole_by_itself_once_its_process_has_ended(tmp_path):
+    for run in range(6):
+        path = tmp_path / f"{run}.db"
+        subprocess.run([sys.executable, "-c", COLLECTED, f"sqlite:///{path}"], check=True, timeout=60)
+        assert [each.name for each in tmp_path.glob(f"{run}.db*")] == [path.name]  # no log beside it
+        (tmp_path / "copy.db").write_bytes(path.read_bytes())
+        assert len(fw.load_study(f"sqlite:///{tmp_path}/copy.db", "a").trials) == 5
+
+
+def test_the_end_of_a_process_waits_for_work_that_is_under_way():
+    script = """
+    import threading, time
+    from fairway.engine.awaited import Awaited
+
+    work, begun = Awaited(), threading.Event()
+
+    def act():
+        with work:
+            begun.set()
+            time.sleep(0.3)
+            print("done", flush=True)
+
+    threading.Thread(target=act, daemon=True).start()
+    begun.wait()
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=60, capture_output=True, text=True
+    )
+    assert ended.stdout == "done\n"

@@ -17,6 +17,7 @@ import threading
 import weakref
 from typing import Protocol
 
+from fairway.engine.awaited import Awaited
 from fairway.logs import logger
 
 REPORT_NS = 1_000_000_000
@@ -41,15 +42,17 @@ def start_pulse(pulsed: Pulsed) -> None:
 
 
 def _beat(pulsed: weakref.ref[Pulsed], stop: threading.Event) -> None:
-    said = ""
+    said, work = "", Awaited()
     while not stop.wait(PULSE_SECONDS):
         alive = pulsed()
         if alive is None:
-            return
+            break
         try:
-            alive.pulse()
+            with work:
+                alive.pulse()
         except Exception as error:  # noqa: BLE001 - the next one may get through; if none does, the lease runs out
             if str(error) != said:
                 said = str(error)
                 logger.warning("%s", said)  # text only: a log record that is kept must not keep the object alive
         del alive
+    work.dismiss()

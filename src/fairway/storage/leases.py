@@ -16,6 +16,7 @@ from collections.abc import Collection
 
 import sqlalchemy as sa
 
+from fairway.engine.awaited import Awaited
 from fairway.errors import FairwayError
 from fairway.storage import schema
 from fairway.storage.access import Access
@@ -107,11 +108,20 @@ def _leave(access: Access, study: int, workers: Collection[int]) -> None:
 
 def _farewell(access: Access, study: int, workers: list[int], process: int) -> None:
     """Remove leases that nobody uses any more, in a thread, since this may be called at any moment."""
+    if not workers or os.getpid() != process:  # in a child they are the parent's
+        return
+    work = Awaited()
+    work.begin()
 
     def leave() -> None:
+        nonlocal access
         with contextlib.suppress(FairwayError):  # the database may be gone
             _leave(access, study, workers)
+        del access  # which closes its connections, unless another study uses them
+        work.end()
+        work.dismiss()
 
-    if workers and os.getpid() == process:  # not in a child, where they are the parent's
-        with contextlib.suppress(RuntimeError):  # the interpreter ends
-            _thread.start_new_thread(leave, ())  # not `threading`, whose locks may be held at this moment
+    try:
+        _thread.start_new_thread(leave, ())  # not `threading`, whose locks may be held at this moment
+    except RuntimeError:  # the interpreter ends
+        work.dismiss()
