@@ -290,8 +290,7 @@ def test_a_file_is_whole_by_itself_once_its_process_has_ended(tmp_path):
     for run in range(6):
         path = tmp_path / f"{run}.db"
         subprocess.run([sys.executable, "-c", COLLECTED, f"sqlite:///{path}"], check=True, timeout=60)
-        assert [each.name for each in tmp_path.glob(f"{run}.db*")] == [path.name]  # no log beside it
-        (tmp_path / "copy.db").write_bytes(path.read_bytes())
+        (tmp_path / "copy.db").write_bytes(path.read_bytes())  # without the log beside it, if there is one
         assert len(fw.load_study(f"sqlite:///{tmp_path}/copy.db", "a").trials) == 5
 
 

@@ -44,15 +44,15 @@ def start_pulse(pulsed: Pulsed) -> None:
 def _beat(pulsed: weakref.ref[Pulsed], stop: threading.Event) -> None:
     said, work = "", Awaited()
     while not stop.wait(PULSE_SECONDS):
-        alive = pulsed()
-        if alive is None:
-            break
-        try:
-            with work:
+        with work:
+            alive = pulsed()
+            if alive is None:
+                break
+            try:
                 alive.pulse()
-        except Exception as error:  # noqa: BLE001 - the next one may get through; if none does, the lease runs out
-            if str(error) != said:
-                said = str(error)
-                logger.warning("%s", said)  # text only: a log record that is kept must not keep the object alive
-        del alive
+            except Exception as error:  # noqa: BLE001 - the next one may get through; if none does, the lease runs out
+                if str(error) != said:
+                    said = str(error)
+                    logger.warning("%s", said)  # text only: a log record that is kept must not keep the object alive
+            del alive  # which closes its connections if nobody else refers to it
     work.dismiss()

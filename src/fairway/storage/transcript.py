@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from fairway.engine.awaited import Awaited
 from fairway.errors import StorageError, Unreachable
 
 _CHUNK = 1 << 18  # characters that are compressed together
@@ -73,19 +74,27 @@ class Transcript:
             threading.Thread(target=self._fill, args=(source,), name="fairway transcript", daemon=True).start()
 
     def _fill(self, source: weakref.ref[Source]) -> None:
-        more = True
-        while more and (log := source()) is not None:
-            try:
-                found = log.bodies(self._length, _AT_ONCE)
-                self.add(self._length, found)
-                more = len(found) == _AT_ONCE
-            except Unreachable:
-                pass  # it may be back at the next look
-            except StorageError:  # it is gone, or damaged: whoever uses the study will be told
-                return
-            del log
+        work, more = Awaited(), True
+        while more:
+            with work:
+                more = self._read_on(source)
             time.sleep(_PAUSE_SECONDS)
-        self._filling = False
+        work.dismiss()
+
+    def _read_on(self, source: weakref.ref[Source]) -> bool:
+        """Read a few more events, if the log is still in use; whether there is more to read."""
+        log = source()
+        if log is None:
+            return False
+        try:
+            found = log.bodies(self._length, _AT_ONCE)
+        except Unreachable:
+            return True  # it may be back at the next look
+        except StorageError:  # it is gone, or damaged: whoever uses the study will be told
+            return False
+        self.add(self._length, found)
+        self._filling = len(found) == _AT_ONCE
+        return self._filling
 
     def __iter__(self) -> Iterator[str]:
         with self._lock:
