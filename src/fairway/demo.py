@@ -1,7 +1,9 @@
 """`make demo`: tunes a credit model under a fairness constraint on synthetic data, and certifies it, in under a minute.
 
 One feature is a score that predicts default well for one group and is mostly noise for the other. A model that relies
-on the score is accurate but unfair, since its errors fall on one group. LightGBM's default settings do just that.
+on the score is accurate but unfair, since its errors fall on one group. LightGBM's default settings do just that. The
+search sets LightGBM's usual hyperparameters and one more: the weight of the rows of the group that the score fails
+(reweighing). The heavier they are, the less the model relies on the score: it becomes fairer, and less accurate.
 
 The table is cut in three: rows to train on, rows to judge by during the search, and fresh rows for the certificate.
 """
@@ -25,10 +27,10 @@ from fairway.text import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
-LIMIT = 0.15
+LIMIT = 0.1
 _ROWS = 6000
-_PARTS = (3000, 4000, 9000)  # rows to train on, to judge by, and fresh ones
-_ROUNDS = 400
+_PARTS = (10_000, 4000, 9000)  # rows to train on, to judge by, and fresh ones
+_ROUNDS = 200
 
 
 def credit_table(rows: int = _ROWS, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
@@ -71,6 +73,7 @@ class Credit:
         features, default, group = credit_table(sum(_PARTS))
         train, judge, rest = np.split(np.arange(len(default)), np.cumsum(_PARTS[:2]))
         self.train = (features[train], default[train])
+        self.failed_by_score = group[train] == 0
         self.judge = (features[judge], default[judge])
         self.group = group[judge]
         self.predict = Predictor(features[judge])
@@ -83,11 +86,12 @@ class Credit:
         )
 
     def booster(self, params: Mapping[str, Any], rounds: int = 0) -> Any:
-        """A booster trained for `rounds` rounds."""
+        """A booster trained for `rounds` rounds; rows of the group that the score fails count `group_weight` times."""
         import lightgbm  # noqa: PLC0415 - optional
 
-        settings = {"objective": "binary", "verbosity": -1, "num_threads": 1, "seed": 0}
-        booster = lightgbm.Booster({**settings, **params}, lightgbm.Dataset(*self.train, params=settings))
+        settings = {"objective": "binary", "verbosity": -1, "num_threads": 1, "seed": 0, "bagging_freq": 1, **params}
+        weight = np.where(self.failed_by_score, settings.pop("group_weight", 1.0), 1.0)
+        booster = lightgbm.Booster(settings, lightgbm.Dataset(*self.train, weight=weight, params=settings))
         for _ in range(rounds):
             booster.update()
         return booster
@@ -110,9 +114,10 @@ class Credit:
         """One trial, as a user of fairway would write it."""
         booster = self.booster(trial.params)
         for _ in trial.steps(_ROUNDS):
-            if booster.update():  # no split is left
-                break
+            ended = booster.update()  # no split is left
             trial.report(auc=self.auc(booster), eod=lambda: self.eod(booster))
+            if ended:
+                break
         return booster
 
 
@@ -121,7 +126,7 @@ def open_study(seed: int, sampler: fw.Sampler | None = None) -> fw.Study:
 
     >>> from fairway.demo import open_study
     >>> sorted(open_study(seed=0).space)
-    ['feature_fraction', 'lambda_l2', 'learning_rate', 'min_child_samples', 'num_leaves']
+    ['bagging_fraction', 'feature_fraction', 'group_weight', 'lambda_l1', 'lambda_l2', 'learning_rate', ...]
     """
     return fw.Study(
         {
@@ -129,7 +134,10 @@ def open_study(seed: int, sampler: fw.Sampler | None = None) -> fw.Study:
             "min_child_samples": fw.Int(2, 256, log=True),
             "learning_rate": fw.Float(0.005, 0.5, log=True),
             "feature_fraction": fw.Float(0.2, 1.0),
+            "bagging_fraction": fw.Float(0.2, 1.0),
+            "lambda_l1": fw.Float(1e-3, 1e2, log=True),
             "lambda_l2": fw.Float(1e-3, 1e3, log=True),
+            "group_weight": fw.Float(0.05, 20.0, log=True),
         },
         objective=fw.Maximize("auc"),
         constraints=[fw.AtMost("eod", LIMIT, confidence=0.9)],  # with a margin: its bound at 90% must be within
@@ -154,7 +162,10 @@ def main(seconds: float = 30.0, *, trials: int | None = None) -> None:
     study = open_study(seed=0)
     console.print(
         f"Credit scoring, LightGBM {lightgbm.__version__}: the best AUC whose error rates differ by at most "
-        f"{LIMIT:.0%} between two groups (eod <= {LIMIT}).\nA search of {seconds:.0f} seconds, with the defaults.\n"
+        f"{LIMIT:.0%} between two groups (eod <= {LIMIT}).\n"
+        "One feature, a score, is accurate for one group only. The search sets LightGBM's parameters and how much "
+        "the other group's rows count.\n"
+        f"A search of {seconds:.0f} seconds, with the defaults.\n"
     )
     study.searched_by(np.concatenate([credit.train[0], credit.judge[0]]))
     began = time.monotonic()
