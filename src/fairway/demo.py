@@ -125,8 +125,8 @@ def open_study(seed: int, sampler: fw.Sampler | None = None) -> fw.Study:
     """The search for a credit model, with the default sampler or another.
 
     >>> from fairway.demo import open_study
-    >>> sorted(open_study(seed=0).space)
-    ['bagging_fraction', 'feature_fraction', 'group_weight', 'lambda_l1', 'lambda_l2', 'learning_rate', ...]
+    >>> len(open_study(seed=0).space), "group_weight" in open_study(seed=0).space
+    (8, True)
     """
     return fw.Study(
         {
