@@ -1,6 +1,6 @@
-"""What is an earlier study worth? Regret after 10, 30 and 100 trials, with `start_from` and without.
+"""What is an earlier study worth? Regret after 10, 30 and 100 trials, and at equal seconds, with `start_from` or not.
 
-    python -m bench run carry_over --data FOLDER [--seeds 10]
+    python -m bench run carry_over --data FOLDER [--seeds 48]
 
 FOLDER holds curves/ (recorded trainings) and fairness_tabular/ (COMPAS and German, on which LightGBM is recorded first:
 five minutes, kept in bench/out). Each earlier study has 100 trials of the default on its own recording; the later one
@@ -9,14 +9,15 @@ runs on another in virtual time. Seeds pair the ways, and each seed has an earli
 - *scratch*: the default, which knows nothing.
 - *start_from*: what fairway does. Five of the earlier study's best run first, the best one last; then its rows join
   c-TPE's densities, fewer with each trial.
-- *portfolio*: the five, and c-TPE knows nothing of the earlier study.
-- *best first*: the same five, the best one first.
+
+Good configurations train longer before they are stopped, so as many trials take more time. Both ways are therefore also
+compared at equal virtual seconds: those that the search from scratch took for its first 10, 30 and 100 trials.
 
 Whether two recordings are related is measured, not guessed from their names: a random forest that knows all of the
 later recording says where the earlier one's best twentieth would stand there.
 
 The way was chosen on the first pairs, on some more between their recordings and on pairs of HPOLib's tables, with seeds
-of their own (100 to 139), and is judged on the others.
+of their own (100 to 139), and is judged on the others, with seeds from 1000 on.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -36,10 +40,11 @@ from numpy.typing import NDArray
 import fairway as fw
 from bench import runs
 from bench.__main__ import main
+from bench.multifidelity import checked
 from bench.reproduction import Given, Need, Reproduction, Result, made_by
-from fairway.samplers.portfolio import portfolio
 
 Array: TypeAlias = NDArray[np.float64]
+Search: TypeAlias = tuple[list[float], list[tuple[float, float]]]  # as `run` returns it
 DATA = Need(
     "recorded curves (curves/) and tables (fairness_tabular/)",
     "FAIRWAY_DATA",
@@ -49,8 +54,9 @@ AFTER = (10, 30, 100)  # trials
 TABLES = ("compas", "german")
 RECORDED, ROUNDS, RECORDING_SEED = 300, 150, 5  # of LightGBM on a table
 CHANCE = {"auc": 0.5, "accuracy": 0.0}
-SCRATCH, START_FROM, PORTFOLIO, BEST_FIRST = "scratch", "start_from", "portfolio", "best first"
-WAYS = (SCRATCH, START_FROM, PORTFOLIO, BEST_FIRST)
+FIRST_SEED = 1000  # those below were looked at when `start_from` was made what it is
+SCRATCH, START_FROM = "scratch", "start_from"
+WAYS = (SCRATCH, START_FROM)
 
 
 class Pair(NamedTuple):
@@ -222,7 +228,7 @@ class Job(NamedTuple):
     folder: str
 
 
-@cache
+@lru_cache(len(PAIRS))  # those of a seed, whose runs follow one another
 def earlier_study(name: str, seed: int, folder: str) -> fw.Study:
     recorded = recording(name, folder)
     study = fw.Study(recorded.space, *problem(recorded), terminator=After(), seed=1000 + seed)
@@ -230,30 +236,36 @@ def earlier_study(name: str, seed: int, folder: str) -> fw.Study:
     return study
 
 
-def run(job: Job) -> list[float]:
-    """The regret after each number of trials, x 1000."""
-    recorded = recording(job.pair.later, job.folder)
-
-    def study(*, start: bool) -> fw.Study:
-        earlier = [(earlier_study(job.pair.earlier, job.seed, job.folder), job.pair.lacked)] if start else []
-        parts: dict[str, Any] = {"terminator": After(), "seed": job.seed, "start_from": earlier}
-        return fw.Study(recorded.space, *problem(recorded), **parts)
-
-    later = study(start=job.way == START_FROM)
-    if job.way in (PORTFOLIO, BEST_FIRST):
-        points = portfolio(study(start=True).history.earlier)
-        for x in points if job.way == PORTFOLIO else reversed(points):
-            later.enqueue(recorded.space.decode_some(x))
+def run(job: Job) -> Search:
+    """The virtual seconds at which each trial ended, and the course of the regret: (seconds, regret x 1000)."""
+    recorded, start_from = recording(job.pair.later, job.folder), []
+    if job.way == START_FROM:
+        start_from = [(earlier_study(job.pair.earlier, job.seed, job.folder), job.pair.lacked)]
+    parts: dict[str, Any] = {"terminator": After(), "seed": job.seed, "start_from": start_from}
+    later = fw.Study(recorded.space, *problem(recorded), **parts)
     fw.simulate(later, recorded, workers=1, budget=1e12, constraint_price=1.0)
-    return regrets(later, recorded)
+    ends = np.cumsum([trial.training_seconds + trial.check_seconds for trial in later.trials])
+    return ends.tolist(), regrets(later, recorded)
 
 
-def regrets(study: fw.Study, recorded: fw.Recording) -> list[float]:
-    metric, best, found = problem(recorded)[0].metric, bests(recorded).max(), list[float]()
-    for n in AFTER:
-        known = [each.metrics[metric] or 0.0 for each in study.trials[:n] if each.feasible]
-        found.append(float(1000 * (best - max(known, default=CHANCE[metric]))))
-    return found
+def regrets(study: fw.Study, recorded: fw.Recording) -> list[tuple[float, float]]:
+    """The seconds and the regret at the start, and whenever a checked report was the best feasible one so far."""
+    metric = problem(recorded)[0].metric
+    rows, times = checked(study, recorded)
+    feasible = allowed(recorded)[rows]
+    rows, times = rows[feasible], times[feasible]
+    best, found = CHANCE[metric], [(0.0, CHANCE[metric])]
+    for i in np.argsort(times, kind="stable"):
+        if recorded.metrics[metric][rows[i]] > best:
+            best = float(recorded.metrics[metric][rows[i]])
+            found.append((float(times[i]), best))
+    most = float(bests(recorded).max())
+    return [(seconds, 1000 * (most - objective)) for seconds, objective in found]
+
+
+def regret_at(course: Sequence[Sequence[float]], seconds: float) -> float:
+    """The regret once so many seconds are over; `course` is as `regrets` returns it."""
+    return course[bisect_right(course, seconds * (1 + 1e-9), key=itemgetter(0)) - 1][1]
 
 
 # The report
@@ -264,21 +276,25 @@ def make(given: Given) -> Result:
     recordings = [given.path / "curves" / f"lcbench-{n}.npz" for n in (126029, 168331, 189354)]
     recordings += [_recorded(name, folder) for name in TABLES]
     jobs = {
-        (_label(pair, way), way, seed): Job(pair, way, seed, folder)
+        (_label(pair, way), way, seed): Job(pair, way, FIRST_SEED + seed, folder)
         for pair, way, seed in product(PAIRS, WAYS, range(given.seeds))
-        if pair.chosen_on or way in (SCRATCH, START_FROM)
     }
-    kept = f"carry_over-{runs.digest(*runs.simulation_sources(), *recordings, PAIRS)}"
+    kept = f"carry_over-{runs.digest(*runs.simulation_sources(), *recordings, PAIRS, FIRST_SEED)}"
     jobs = dict(sorted(jobs.items(), key=lambda one: (one[0][2], one[0][0])))  # whole seeds, were it cut off
     done = runs.run_all(run, jobs, kept=kept, processes=given.processes, label=given.name)
-    regret = {
-        (pair.label, way): np.array([done[_label(pair, way), way, seed] for seed in range(given.seeds)])
-        for pair, way in product(PAIRS, WAYS)
-        if (_label(pair, way), way, 0) in done
-    }
+    regret = dict[tuple[str, str], Array]()
+    for pair, way in product(PAIRS, WAYS):
+        ours, scratch = ([done[_label(pair, each), each, k] for k in range(given.seeds)] for each in (way, SCRATCH))
+        regret[pair.label, way] = np.array([_compared(*both) for both in zip(ours, scratch, strict=True)])
     stands = {pair.label: standing(pair, folder) for pair in PAIRS}
     singles = [
-        {"pair": label, "way": way, "after": AFTER[i], "regret_of_seeds": values[:, i].round(3).tolist()}
+        {
+            "pair": label,
+            "way": way,
+            "after": AFTER[i],
+            "regret_of_seeds": values[:, i, 0].round(3).tolist(),
+            "regret_of_seeds_at_equal_seconds": values[:, i, 1].round(3).tolist(),
+        }
         for (label, way), values in regret.items()
         for i in range(len(AFTER))
     ]
@@ -290,25 +306,33 @@ def _label(pair: Pair, way: str) -> str:
     return pair.later if way == SCRATCH else pair.label
 
 
+def _compared(ours: Search, scratch: Search) -> list[tuple[float, float]]:
+    """For each number of trials: the regret after them, and that in the time which the search from scratch took."""
+    (ends, course), others = ours, scratch[0]
+    return [(regret_at(course, ends[n - 1]), regret_at(course, others[n - 1])) for n in AFTER]
+
+
 def _report(given: Given, regret: dict[tuple[str, str], Array], stands: dict[str, float | None]) -> list[str]:
     lines = [
         "# What an earlier study is worth",
         "",
         "Regret (objective x 1000) after so many trials, mean ± standard error over seeds; and the difference to",
         "*scratch*, paired by seed, with its standard error: below 0, the earlier study helped. Differences of more",
-        f"than two of these errors are bold. An earlier study has {AFTER[-1]} trials. The default sampler and stopper,",
-        "one worker in virtual time, a check costs a step. Where nothing feasible was found, chance counts. *Related*:",
-        "where the configurations that are the earlier recording's best twentieth would stand in the later one, by a",
-        "random forest that knows all of the later one: 50% is anywhere, 100% the best.",
+        "than two of these errors are bold. *Equal seconds* is the difference once the seconds are over that the",
+        f"search from scratch took for so many trials; one that has run all of its {AFTER[-1]} by then waits. An",
+        f"earlier study has {AFTER[-1]} trials. The default sampler and stopper, one worker in virtual time, a check",
+        "costs a step. Where nothing feasible was found, chance counts. *Related*: where the configurations that are",
+        "the earlier recording's best twentieth would stand in the later one, by a random forest that knows all of the",
+        f"later one: 50% is anywhere, 100% the best. Seeds are counted from {FIRST_SEED}.",
         made_by(given),
     ]
     for chosen_on, heading in ((False, "Judged on"), (True, "Chosen on")):
         rows = [
             (*_named(pair, stands), way, *_cells(regret[pair.label, way], regret[pair.label, SCRATCH], way))
             for pair, way in product(PAIRS, WAYS)
-            if pair.chosen_on == chosen_on and (pair.label, way) in regret
+            if pair.chosen_on == chosen_on
         ]
-        columns = [text for n in AFTER for text in (f"after {n}", "difference")]
+        columns = [text for n in AFTER for text in (f"after {n}", "difference", "equal seconds")]
         lines += ["", f"## {heading}", "", *runs.table(("pair", "kind", "related", "way", *columns), rows)]
     return lines
 
@@ -321,10 +345,11 @@ def _named(pair: Pair, stands: dict[str, float | None]) -> tuple[str, str, str]:
 def _cells(values: Array, scratch: Array, way: str) -> list[str]:
     cells = []
     for i in range(len(AFTER)):
-        change = values[:, i] - scratch[:, i]
-        shown = "" if way == SCRATCH else runs.mean(change, 1, "+")
-        bold = shown and abs(change.mean()) > 2 * runs.error(change)
-        cells += [runs.mean(values[:, i], 1), f"**{shown}**" if bold else shown]
+        cells.append(runs.mean(values[:, i, 0], 1))
+        for change in (values[:, i] - scratch[:, i]).T:  # after as many trials, after as many seconds
+            shown = "" if way == SCRATCH else runs.mean(change, 1, "+")
+            bold = shown and abs(change.mean()) > 2 * runs.error(change)
+            cells.append(f"**{shown}**" if bold else shown)
     return cells
 
 
@@ -334,8 +359,8 @@ REPRODUCTIONS = (
         "What an earlier study is worth: start_from beside a search from scratch",
         (DATA,),
         make,
-        40,
-        64,
+        30,
+        48,
         of_paper=False,
     ),
 )

@@ -63,3 +63,18 @@ def test_a_configuration_that_is_never_feasible_counts_as_chance():
     assert carry_over.bests(two).tolist() == [0.9, 0.7]
     metrics["eod"][2] = 0.5
     assert carry_over.bests(two).tolist() == [0.9, 0.5]
+
+
+def test_the_regret_after_some_seconds_is_that_of_the_best_report_checked_by_then():
+    course = [(0.0, 500.0), (1.0, 40.0), (5.0, 10.0)]
+    assert [carry_over.regret_at(course, seconds) for seconds in (0.5, 1.0, 4.9, 5.0, 9.0)] == [500, 40, 40, 10, 10]
+
+
+def test_a_search_has_the_regret_of_its_best_report_while_the_trial_still_runs(folder):
+    course = carry_over.run(carry_over.Job(Pair("one", "alike", ""), carry_over.SCRATCH, 0, folder))[1]
+    seconds, regrets = zip(*course, strict=True)
+    most = carry_over.bests(carry_over.recording("alike", folder)).max()
+    assert regrets[0] == 1000 * most
+    assert list(seconds) == sorted(seconds)
+    assert list(regrets) == sorted(regrets, reverse=True)
+    assert seconds[1] == pytest.approx(1.0)  # after the first step of the first trial

@@ -1,7 +1,7 @@
 """The first configurations of a study that starts from earlier ones: a few of their best, far apart from each other.
 
 The best one comes last, so that a stopper has seen whole curves of several good ones before it compares others with the
-best. Measured by regret, putting the best one first did as well (`bench/results/carry_over.md`).
+best.
 """
 
 from __future__ import annotations
