@@ -12,6 +12,7 @@ import sqlite3
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +60,50 @@ def _fill_journal(path: str, points: list[tuple[dict[str, float], float]]) -> No
             file.write(json.dumps(one, separators=(",", ":")) + "\n")
 
 
+def _peer() -> Any:
+    peer: Any = importlib.import_module("optuna")
+    importlib.import_module("optuna.storages.journal")
+    peer.logging.set_verbosity(peer.logging.ERROR)
+    return peer
+
+
+def _opened(peer: Any, path: str, sampler: Any) -> Any:
+    """A study in memory or in a file, by the path's ending."""
+    storage: Any = None
+    if path.endswith(".db"):
+        storage = f"sqlite:///{path}"
+    elif path.endswith(".log"):
+        storage = peer.storages.JournalStorage(peer.storages.journal.JournalFileBackend(path))
+    return peer.create_study(storage=storage, study_name="study", sampler=sampler, load_if_exists=True)
+
+
+def _ask(study: Any) -> Any:
+    """A new trial with its parameters, which Optuna draws one by one."""
+    trial = study.ask()
+    trial.suggest_float("x", 0.0, 1.0)
+    trial.suggest_float("y", 0.0, 1.0)
+    trial.suggest_int("k", 1, 100)
+    return trial
+
+
+def ask_and_tell(path: str) -> tuple[Callable[[], Any], Callable[[Any], object]]:
+    """How a new study in a file is asked, and how a trial is told."""
+    peer = _peer()
+    study = _opened(peer, path, peer.samplers.RandomSampler(seed=0))
+
+    def tell(trial: Any) -> None:
+        x, y, k = trial.params.values()
+        trial.set_constraint("size", k - _LIMIT)
+        study.tell(trial, (x - 0.3) ** 2 + y)
+
+    return partial(_ask, study), tell
+
+
 def measure(
     path: str, n: int, times: int, cpu: Callable[[Callable[[], object]], float], memory: Callable[[], float]
 ) -> dict[str, float]:
     """What an ask takes with each sampler, and a tell; in memory or in a file, by the path's ending."""
-    peer: Any = importlib.import_module("optuna")
-    importlib.import_module("optuna.storages.journal")
-    peer.logging.set_verbosity(peer.logging.ERROR)
+    peer = _peer()
     real, points = peer.distributions, _points(n)
     kinds: Mapping[str, Any] = {
         "x": real.FloatDistribution(0.0, 1.0),
@@ -73,15 +111,7 @@ def measure(
         "k": real.IntDistribution(1, 100),
     }
 
-    def opened(sampler: Any) -> Any:
-        storage: Any = None
-        if path.endswith(".db"):
-            storage = f"sqlite:///{path}"
-        elif path.endswith(".log"):
-            storage = peer.storages.JournalStorage(peer.storages.journal.JournalFileBackend(path))
-        return peer.create_study(storage=storage, study_name="study", sampler=sampler, load_if_exists=True)
-
-    study = opened(peer.samplers.RandomSampler(seed=0))
+    study = _opened(peer, path, peer.samplers.RandomSampler(seed=0))
     for params, loss in points if not path else points[:1]:
         limits = {"constraints": [params["k"] - _LIMIT]}
         study.add_trial(peer.trial.create_trial(params=params, distributions=kinds, value=loss, system_attrs=limits))
@@ -94,7 +124,7 @@ def measure(
     }
     tells, began = [], time.thread_time()
     if path:
-        study = opened(None)
+        study = _opened(peer, path, None)
     study.get_trials(deepcopy=False)  # which the first ask would read
     found = {"open": time.thread_time() - began}
     for name, sampler in samplers.items():
@@ -102,10 +132,7 @@ def measure(
         asks, until = list[float](), time.monotonic() + MOST_SECONDS
         for i in range(times + 1):
             began = time.thread_time()
-            trial = study.ask()
-            trial.suggest_float("x", 0.0, 1.0)
-            trial.suggest_float("y", 0.0, 1.0)
-            trial.suggest_int("k", 1, 100)
+            trial = _ask(study)
             asks.append(time.thread_time() - began)
             tells.append(cpu(lambda trial=trial, i=i: study.tell(trial, 2.0 + i / 100)))  # type: ignore[misc]
             if time.monotonic() > until:

@@ -1,12 +1,13 @@
 """What an ask, a tell, opening and looking cost when a study has 1,000 to 100,000 trials, beside Optuna.
 
-    python -m bench run scale_trials [--trials 1000,10000,100000] [--before SRC [--turns]] [--million]
+    python -m bench run scale_trials [--trials 1000,10000,100000] [--before SRC [--turns]] [--million] [--in-a-row]
 
 Each study has three parameters and one limit, and one report a trial. It is filled in bulk, and then asked and told a
 few times. Figures are medians of the CPU time of the thread that calls, since the machine may be shared: what a commit
 waits for the disk comes on top. `--before` measures another checkout's `src` on the same files. A study of Optuna is
 filled by repeating the rows of its first trial, as `bench/scale_peer.py` says, and asked for at most five minutes with
-each sampler.
+each sampler. *In a row* are asks and tells of a new study in a file; the mean includes what is done only now and then.
+With `--in-a-row`, only these are measured.
 
 With `--before` and `--turns`, only the table of old and new code in turn is made: a live process of each asks and tells
 40 times in its turn, in memory and in SQLite from every size on. Which code begins changes from run to run.
@@ -25,8 +26,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ from bench.reproduction import Given, Reproduction, Result
 _CHUNK = 2000  # trials that are written at once
 _TIMES = 15  # asks and tells of each kind
 _IN_A_TURN, _TURNS, _RUNS = 40, 12, 4
+_FIRST, _IN_A_ROW, _ROWS_OF_PEER = 100, 2800, 400  # asks and tells in a row: not counted; counted; of Optuna in SQLite
 _HERE = Path(__file__).resolve().parent.parent
 
 
@@ -221,6 +224,41 @@ def taking_turns(path: str, n: int) -> None:
         sys.stdout.flush()
 
 
+def in_a_row(path: str, n: int) -> dict[str, float]:
+    """Ask and tell n times in a new file."""
+    study = _study(f"sqlite:///{path}")
+
+    def tell(trial: Any) -> None:
+        x, y, k = trial.params.values()
+        study.tell(trial, loss=(x - 0.3) ** 2 + y, size=float(k))
+
+    return _in_a_row(study.ask, tell, n)
+
+
+def optuna_in_a_row(path: str, n: int) -> dict[str, float]:
+    """The same in Optuna."""
+    from bench import scale_peer  # noqa: PLC0415
+
+    return _in_a_row(*scale_peer.ask_and_tell(path), n)
+
+
+def _in_a_row(ask: Callable[[], Any], tell: Callable[[Any], object], n: int) -> dict[str, float]:
+    """What n asks and n tells take by turns, after the first few, which load modules and fill caches."""
+    asks, tells = [], []
+    for _ in range(n + _FIRST):
+        began = time.thread_time()
+        trial = ask()
+        asked = time.thread_time()
+        tell(trial)
+        tells.append(time.thread_time() - asked)
+        asks.append(asked - began)
+    found = dict[str, float]()
+    for name, taken in (("ask", asks[_FIRST:]), ("tell", tells[_FIRST:])):
+        found |= {f"{name}, least": min(taken), f"{name}, median": statistics.median(taken)}
+        found[f"{name}, mean"] = statistics.mean(taken)
+    return found
+
+
 def optuna(path: str, n: int) -> dict[str, float]:
     """The same in Optuna, in memory or in a file, by the path's ending."""
     from bench import scale_peer  # noqa: PLC0415
@@ -298,6 +336,19 @@ def _turns(codes: dict[str, Path | None], folder: str, sizes: Sequence[int]) -> 
     return _table("Old and new code in turn", tuple(rows), columns)
 
 
+def _row_by_row(codes: Mapping[str, Path | None], folder: str) -> list[str]:
+    """The table of asks and tells in a row: by code, of the run whose mean tell is the median one."""
+    found: dict[str, list[dict[str, float]]] = {code: [] for code in codes}
+    for i in range(_RUNS + 1):  # by turns
+        for code, source in codes.items():
+            found[code].append(measured(in_a_row, f"{folder}/row-{i}-{code}.db", _IN_A_ROW, source=source))
+    columns = {code: sorted(each, key=itemgetter("tell, mean"))[_RUNS // 2] for code, each in found.items()}
+    columns["Optuna, SQLite"] = measured(optuna_in_a_row, f"{folder}/row.db", _ROWS_OF_PEER)
+    columns["Optuna, journal"] = measured(optuna_in_a_row, f"{folder}/row.log", _IN_A_ROW)
+    title = f"{_IN_A_ROW:,} trials in a row, in a new file ({_ROWS_OF_PEER} of Optuna in SQLite)"
+    return _table(title, tuple(columns["Optuna, journal"]), columns)
+
+
 _ROWS = ("ask Random", "ask TPE", "ask c-TPE", "tell")
 
 
@@ -355,6 +406,9 @@ def make(given: Given) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         if before and given.options.turns:
             return Result("\n".join(_turns(codes, folder, sizes)) + "\n")
+        lines += _row_by_row(codes, folder)
+        if given.options.in_a_row:
+            return Result("\n".join(lines) + "\n")
         for n in sizes:
             kept = f"{folder}/{n}.db"
             measured(fill, kept, n)
@@ -393,6 +447,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", default="1000,10000,100000", help="sizes of studies, with commas between")
     parser.add_argument("--before", type=Path, metavar="SRC", help="another checkout's src, to be measured beside")
     parser.add_argument("--turns", action="store_true", help="with --before: only what is measured in turn")
+    parser.add_argument("--in-a-row", action="store_true", help="only asks and tells in a row in a new file")
     parser.add_argument("--million", action="store_true", help="fill a study in memory with a million trials too")
 
 
