@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -52,7 +53,7 @@ class Columns:
         self._by_fold = False  # whether any trial was reported fold by fold
         self._derived = Derived()
         self._earlier: Callable[[], Mapping[str, NDArray[Any]]] | None = None  # given to `fill`; None once read
-        self._waiting: list[_Row] = []  # rows that came since, or since somebody looked
+        self._waiting: deque[_Row] = deque()  # rows that came since, or since somebody looked
 
     def append(
         self,
@@ -108,10 +109,9 @@ class Columns:
 
     def _put_waiting(self) -> None:
         """Add the rows that wait, unless earlier ones are still to be read."""
-        if self._earlier is None and self._waiting:
-            waiting, self._waiting = self._waiting, []
-            for row in waiting:
-                self._put(row)
+        while self._earlier is None and self._waiting:
+            self._put(self._waiting[0])
+            self._waiting.popleft()  # only now, so that Ctrl-C loses none
 
     def _put(self, row: _Row) -> None:
         if self._n == len(self._buffers["number"]):
@@ -151,7 +151,7 @@ class Columns:
     def __getstate__(self) -> dict[str, Any]:
         """The state for a copy, whose lists do not grow with this one's."""
         self._put_waiting()  # once, since the copy shares what they are added to
-        return {**self.__dict__, "_waiting": list(self._waiting), "_fronts": list(self._fronts)}
+        return {**self.__dict__, "_waiting": deque(self._waiting), "_fronts": list(self._fronts)}
 
     def _read(self) -> None:
         """Read the rows that `fill` promised, if any, and add those that came since."""
