@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from fairway.history import COLUMNS, History, Means
 from fairway.problem import Problem
 from fairway.space import Space
 
+_AT_ONCE = 64  # the most rows that wait until somebody looks: it is quicker to add them together
 _MEASURED = ("loss", "values", "bounds", "violation", "lowest", "halfway", "late", "noise")  # NaN if a trial failed
 
 
@@ -30,7 +32,10 @@ class _Row(NamedTuple):
 
 
 class Columns:
-    """One row for each trial that has ended; `snapshot` returns views of the rows."""
+    """One row for each trial that has ended; `snapshot` returns views of the rows.
+
+    Threads that share columns take turns, to look too: a row waits until somebody looks.
+    """
 
     def __init__(self, space: Space, problem: Problem, seed: int) -> None:
         self._space, self._problem, self._seed = space, problem, seed
@@ -48,7 +53,7 @@ class Columns:
         self._by_fold = False  # whether any trial was reported fold by fold
         self._derived = Derived()
         self._earlier: Callable[[], Mapping[str, NDArray[Any]]] | None = None  # given to `fill`; None once read
-        self._waiting: list[_Row] = []  # rows that came after those
+        self._waiting: deque[_Row] = deque()  # rows that came since, or since somebody looked
 
     def append(
         self,
@@ -98,10 +103,15 @@ class Columns:
             before = {} if provisional else {k: sign * mean for k, mean in (some or {}).items()}
             marks = [[one.step, sign * one.objective, *self._bounds(one.values, one.errors)] for one in front]
             row = _Row(cells, loss, checkpoint.of, before, marks, by_fold=provisional)
-        if self._earlier is None:
-            self._put(row)
-        else:
-            self._waiting.append(row)
+        self._waiting.append(row)
+        if len(self._waiting) >= _AT_ONCE:
+            self._put_waiting()
+
+    def _put_waiting(self) -> None:
+        """Add the rows that wait, unless earlier ones are still to be read."""
+        while self._earlier is None and self._waiting:
+            self._put(self._waiting[0])
+            self._waiting.popleft()  # only now, so that Ctrl-C loses none
 
     def _put(self, row: _Row) -> None:
         if self._n == len(self._buffers["number"]):
@@ -140,21 +150,22 @@ class Columns:
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for a copy, whose lists do not grow with this one's."""
-        return {**self.__dict__, "_waiting": list(self._waiting), "_fronts": list(self._fronts)}
+        self._put_waiting()  # once, since the copy shares what they are added to
+        return {**self.__dict__, "_waiting": deque(self._waiting), "_fronts": list(self._fronts)}
 
     def _read(self) -> None:
-        """Read the rows that `fill` promised, if any, and append those that came since."""
-        if self._earlier is None:
-            return
-        rows = self._earlier()
+        """Read the rows that `fill` promised, if any, and add those that came since."""
+        if self._earlier is not None:
+            self._read_earlier(self._earlier())
+        self._put_waiting()
+
+    def _read_earlier(self, rows: Mapping[str, NDArray[Any]]) -> None:
         self._buffers = {name: np.array(rows[name], buffer.dtype) for name, buffer in self._buffers.items()}
         self._n = len(rows["number"])
         self._fronts = rows["fronts"].tolist()
         self._means = Means(*(rows[name].tolist() for name in Means.COLUMNS))
         self._by_fold = bool((rows["of"] > rows["folds"]).any())
-        self._earlier, waiting, self._waiting = None, self._waiting, []
-        for row in waiting:
-            self._put(row)
+        self._earlier = None
 
     def _bounds(self, values: Sequence[float | None], errors: Sequence[float | None]) -> list[float]:
         known = [np.nan if value is None else value for value in values]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 
 import fairway as fw
+from fairway.engine import soundness
 from fairway.engine.event_json import from_json, to_json, to_text
 from fairway.engine.events import Judged, Told
 from fairway.feasibility import Checkpoint
@@ -28,6 +29,10 @@ def test_events_survive_json(stopper, acts):
     assert fingerprint(reopen(study, log)) == fingerprint(study)
 
 
+TOLD = {"event": "Told", "number": 0, "status": "completed", "reason": "", "at": 1.0, "worker": 0, "act": 2}
+COLUMNS = {"acts": [1], "step": [1], "objective": [0.5], "values": [[0.1]], "train_ns": [1], "check_ns": [[1]]}
+BEGUN = {"number": 0, "worker": 0, "seen": 0, "begun": 0, "begun_seen": 0, "total": 1, "interval": 1}
+REPORTED = {"event": "Reported", **BEGUN, **COLUMNS}
 SURVEYED = {"event": "Surveyed", "number": 0, "objective": [0.5], "values": [[0.1]], "errors": [[None]], "cuts": True}
 
 
@@ -45,6 +50,20 @@ SURVEYED = {"event": "Surveyed", "number": 0, "objective": [0.5], "values": [[0.
 def test_what_is_no_event_is_refused_with_a_sentence(data):
     with pytest.raises(fw.UsageError, match="no event of a fairway log"):
         from_json(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {**TOLD, "checkpoint": [1, 0.5, [0.1], None, 10**30, 10**30]},
+        {**TOLD, "checkpoint": [1, 0.5, [0.1]], "peak": [1, 0.5, [0.1], None, 1, 2**63]},
+        {**TOLD, "halfway": [10**400, 0.5]},
+        {**REPORTED, "noise": [[0, 0.1, 1e300, 1e300]]},
+    ],
+)
+def test_a_number_too_large_for_a_column_is_refused_before_it_is_replayed(data):
+    with pytest.raises(fw.UsageError, match=f"^{data['event']}"):
+        soundness.check(from_json(data))
 
 
 def test_a_verdict_without_numbers_survives_the_log():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
+from fairway.engine import snapshot
 from fairway.engine.course import Course
 from fairway.engine.ledger import Ledger
 from fairway.history import History
@@ -202,6 +205,25 @@ def test_a_still_view_stays_as_it_was():
     assert view.update()
     assert (still.trials, still.counts, len(still.ledger.history()), still.position) == before
     assert (len(view.trials), view.best.number) == (3, 1)
+
+
+def test_pictures_drawn_at_the_same_time_show_the_same_trials(tmp_path):
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    study = fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], seed=0, storage=url)
+    for k in range(400):
+        study.tell(study.ask(), auc=0.5, eod=0.1)
+        if k == 300:
+            owner = study.owner
+            assert snapshot.keep(study.log, owner.journal.position, owner.ledger, owner.referee)
+    view, start = View.read(url, "study"), threading.Barrier(8)
+
+    def numbers(still):
+        start.wait()
+        return still.ledger.history().number.tolist()
+
+    with ThreadPoolExecutor(8) as pool:
+        for found in pool.map(numbers, [view.still() for _ in range(8)]):
+            assert found == [*range(400)]
 
 
 def test_what_is_no_study_says_so():

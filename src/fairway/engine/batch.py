@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairway.engine.columns import widened
 from fairway.engine.events import Reported
@@ -46,12 +47,8 @@ class Batch:
             return None
         acts, rows = zip(*self._rows, strict=True)
         step, objective, _, values, prices, _, train_ns, last, spread, paid, errors_of = zip(*rows, strict=True)
-        ended = zip(last, train_ns, strict=True)  # a check made after training (ns < 0) does not show that it was over
-        self._over = self._over or any(is_last and ns >= 0 for is_last, ns in ended)
-        shape = (len(rows), len(self._referee.problem.constraints))
-        payments = [(i, *payment) for i, payment in enumerate(paid) if payment is not None]
-        spreads = [(i, *one) for i, one in enumerate(spread) if one is not None]
-        errors = [(i, j, error) for i, row in enumerate(errors_of) for j, error in enumerate(row) if error is not None]
+        if not self._over:  # a check made after training (ns < 0) does not show that it was over
+            self._over = any(is_last and ns >= 0 for is_last, ns in zip(last, train_ns, strict=True))
         event = Reported(
             number=self.number,
             worker=self._referee.worker,
@@ -63,12 +60,12 @@ class Batch:
             acts=np.array(acts, np.int64),
             step=np.array(step, np.int64),
             objective=np.array(objective, np.float64),
-            values=np.array(values, np.float64).reshape(shape),
+            values=np.array(values, np.float64),
             train_ns=np.array(train_ns, np.int64),
-            check_ns=np.array(prices, np.int64).reshape(shape),
-            payments=np.array(payments, np.int64) if payments else _NO_PAYMENTS,
-            noise=np.array(spreads, np.float64) if spreads else _NO_NOISE,
-            errors=np.array(errors, np.float64) if errors else _NO_ERRORS,
+            check_ns=np.array(prices, np.int64),
+            payments=np.array(_given(paid), np.int64) if any(paid) else _NO_PAYMENTS,
+            noise=np.array(_given(spread), np.float64) if any(spread) else _NO_NOISE,
+            errors=_errors(errors_of) if any(errors_of) else _NO_ERRORS,
             stop_reason=self.stop_reason or None,
             over=self._over,
         )
@@ -77,6 +74,17 @@ class Batch:
     def forget(self, act: int) -> None:
         """Forget the rows up to this act: they have been written."""
         self._rows = [row for row in self._rows if row[0] > act]
+
+
+def _given(column: Sequence[tuple[float, ...] | None]) -> list[tuple[float, ...]]:
+    """What a column has where it is not None, each with its row."""
+    return [(row, *one) for row, one in enumerate(column) if one is not None]
+
+
+def _errors(column: Sequence[Sequence[float | None]]) -> NDArray[np.float64]:
+    """The errors of the values in each row, as `Reported.errors` has them."""
+    known = [(i, j, error) for i, row in enumerate(column) for j, error in enumerate(row) if error is not None]
+    return np.array(known, np.float64).reshape(-1, 3)
 
 
 @contextmanager

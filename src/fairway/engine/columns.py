@@ -67,7 +67,7 @@ def _ends(event: _Ended, problem: Problem, width: int, places: Sequence[int]) ->
     if isinstance(event, Remeasured) and (problem.places is not None or len(event.values) != width):
         event = replace(event, values=picked(event.values, places), errors=picked(event.errors, places))
     ends = event.checkpoint, event.peak, event.late
-    if problem.places is None and all(one is None or len(one.values) == width for one in ends):
+    if problem.places is None and {len(one.values) for one in ends if one is not None} <= {width}:
         return event
     checkpoint, peak, late = (_checkpoint(one, places) for one in ends)
     return replace(event, checkpoint=checkpoint, peak=peak, late=late)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def with_reports(problem: Problem, course: Course, batch: Reported) -> dict[str,
     Checks that were paid for count even if their limit was dropped since.
     """
     few, fit = len(batch.step) <= _FEW, fitted(batch, problem)
-    new = [checkpoint_of(fit, i) for i in (range(len(batch.step)) if few else _candidates(problem, fit))]
+    new = checkpoints_of(fit) if few else [checkpoint_of(fit, i) for i in _candidates(problem, fit)]
     peak, by_octave = course.peak, dict(course.by_octave)
     for one in new:
         if one.provisional:
@@ -91,6 +92,7 @@ def with_reports(problem: Problem, course: Course, batch: Reported) -> dict[str,
     late = None
     for octave in sorted(by_octave)[-2:]:
         late = _first(problem, _excess, late, by_octave[octave])
+    steps, train_ns, check_ns, checks, saved = _spent(batch)
     return {
         "by_octave": by_octave,
         "lows": lows,
@@ -103,7 +105,11 @@ def with_reports(problem: Problem, course: Course, batch: Reported) -> dict[str,
         "total": batch.total,
         "interval": batch.interval,
         "means": {**course.means, **_means(batch)} if len(batch.noise) else course.means,
-        **{name: getattr(course, name) + more for name, more in _spent(batch).items()},
+        "steps": course.steps + steps,
+        "train_ns": course.train_ns + train_ns,
+        "check_ns": course.check_ns + check_ns,
+        "checks": course.checks + checks,
+        "saved": course.saved + saved,
     }
 
 
@@ -116,8 +122,9 @@ def _first(
 
 def _lows(problem: Problem, known: Mapping[int, tuple[int, float]], batch: Reported) -> dict[int, tuple[int, float]]:
     """The last step and the lowest loss in each octave of steps (1, 2 to 3, 4 to 7, ...), after a batch of reports."""
-    lows, sign, provisional = dict(known), problem.objective.sign, batch.provisional.tolist()
-    for step, objective, some in zip(batch.step.tolist(), batch.objective.tolist(), provisional, strict=True):
+    lows, sign = dict(known), problem.objective.sign
+    provisional = batch.provisional.tolist() if len(batch.noise) else repeat(False)
+    for step, objective, some in zip(batch.step.tolist(), batch.objective.tolist(), provisional, strict=False):
         if not some:
             octave = step.bit_length()
             last, lowest = lows.get(octave, (0, math.inf))
@@ -131,8 +138,8 @@ def _halfway(lows: Mapping[int, tuple[int, float]]) -> tuple[int, float] | None:
     return (max(step for step, _ in before), min(loss for _, loss in before)) if before else None
 
 
-def _spent(batch: Reported) -> dict[str, int]:
-    """What a batch of reports adds to the sums of its trial: steps, times, checks paid for, and checks not called."""
+def _spent(batch: Reported) -> tuple[int, int, int, int, int]:
+    """What a batch of reports adds to the sums of its trial: steps, both times, checks paid for, checks not called."""
     train_ns = [ns for ns in batch.train_ns.tolist() if ns >= 0]
     check_ns = batch.check_ns.ravel().tolist()
     paid = [price for price in check_ns if price > 0]
@@ -140,13 +147,7 @@ def _spent(batch: Reported) -> dict[str, int]:
     if len(train_ns) < len(batch.train_ns):  # a late check was counted as saved when it was offered
         late = batch.check_ns[batch.train_ns < 0]
         saved -= int(np.count_nonzero((late == SAVED) | (late > 0)))
-    return {
-        "steps": len(train_ns),
-        "train_ns": sum(train_ns),
-        "check_ns": sum(paid),
-        "checks": len(paid),
-        "saved": saved,
-    }
+    return len(train_ns), sum(train_ns), sum(paid), len(paid), saved
 
 
 def add_row(columns: Columns, number: int, point: NDArray[np.float64], course: Course) -> None:
@@ -238,10 +239,23 @@ def _means(batch: Reported) -> dict[int, float]:
     return {int(folds): float(batch.objective[int(row)]) for row, _, folds, _ in some}
 
 
+def checkpoints_of(event: Reported) -> list[Checkpoint]:
+    """The checkpoint in each row of some reports."""
+    if len(event.errors) or len(event.noise):
+        return [checkpoint_of(event, i) for i in range(len(event.step))]
+    columns = event.step, event.objective, event.values, event.check_ns
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [Checkpoint(step, objective, _known(values, prices)) for step, objective, values, prices in rows]
+
+
+def _known(values: Iterable[float], prices: Iterable[int]) -> tuple[float | None, ...]:
+    """The values of one row, None where nothing was measured."""
+    return tuple([value if price >= 0 else None for value, price in zip(values, prices, strict=True)])
+
+
 def checkpoint_of(event: Reported, i: int) -> Checkpoint:
     """The checkpoint in row `i` of some reports."""
-    values = zip(event.values[i].tolist(), event.check_ns[i].tolist(), strict=True)
-    known = tuple([value if price >= 0 else None for value, price in values])
+    known = _known(event.values[i].tolist(), event.check_ns[i].tolist())
     checkpoint = Checkpoint(event.step.item(i), event.objective.item(i), known)
     if len(event.errors):
         found = event.errors[event.errors[:, 0] == i, 1:]

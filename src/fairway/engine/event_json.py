@@ -60,8 +60,7 @@ def _content(event: Event) -> dict[str, Any]:
     """The fields of an event that differ from their defaults."""
     kind = type(event)
     names, defaults, values = _FIELDS[kind]
-    content: dict[str, Any] = {"event": kind.__name__}
-    content |= {
+    content = {
         name: value
         for name, default, value in zip(names, defaults, values(event), strict=True)
         if value is not default and (default is not _EMPTY or len(value))
@@ -74,13 +73,13 @@ def _content(event: Event) -> dict[str, Any]:
 
 
 def _fields(kind: type[Any]) -> tuple[tuple[str, ...], tuple[Any, ...], Callable[[Any], tuple[Any, ...]]]:
-    """The names of an event's fields, their defaults, and a function that gets their values."""
-    names = tuple(item.name for item in fields(kind))
+    """The names in an event's JSON, the values that are left out, and a function that gets an event's values."""
     empty = _OFTEN_EMPTY if kind is Reported else ()
     defaults = [
         _EMPTY if item.default_factory is not MISSING or item.name in empty else item.default for item in fields(kind)
     ]
-    return names, tuple(defaults), attrgetter(*names) if len(names) > 1 else lambda event: (getattr(event, names[0]),)
+    names = [item.name for item in fields(kind)]
+    return ("event", *names), (MISSING, *defaults), attrgetter("__class__.__name__", *names)
 
 
 _FIELDS = {kind: _fields(kind) for kind in _KINDS.values()}

@@ -214,7 +214,8 @@ class Owner:
             if total is not None and not self.ledger.has_room(total):
                 raise StudyComplete(f"the study has {counted(self.ledger.different_trials, 'trial')}")
             number, waiting = len(self.ledger.courses), next(iter(self.ledger.queue), None)
-        aim = next_aim(self.ledger.history(), stream(self.seed, number, "aim")) if self.problem.tracked else {}
+            history = self.ledger.history() if self.problem.tracked else None
+        aim = {} if history is None else next_aim(history, stream(self.seed, number, "aim"))
         params = self.space.check(propose(number, {} if waiting is None else waiting.params, aim))
         return Asked(number, params, self.clock.at(), worker, queued=waiting is not None, aim=aim)
 

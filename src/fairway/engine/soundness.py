@@ -79,7 +79,7 @@ def _check_columns(event: Any) -> None:
         if not ((rows >= 0) & (rows < n)).all():
             raise UsageError(f"Reported.{name} is of rows that are not there")
     of = event.errors[:, 1]
-    if not ((of >= 0) & (of < event.values.shape[1])).all() or not np.isfinite(event.noise[:, 2:]).all():
+    if not ((of >= 0) & (of < event.values.shape[1])).all() or not (abs(event.noise[:, 2:]) < _LARGEST).all():
         raise UsageError("Reported.errors or noise is of what is not there")
 
 
@@ -115,7 +115,7 @@ def _are_notes(value: Any) -> bool:
 
 
 def _are_checkpoints(value: Any) -> bool:
-    return value is None or isinstance(value, Checkpoint) and _is_whole(value.step)
+    return value is None or isinstance(value, Checkpoint) and all(map(_is_whole, (value.step, value.folds, value.of)))
 
 
 def _are_candidates(value: Any) -> bool:
@@ -190,6 +190,7 @@ _BY_TYPE: dict[str, Callable[[Any], bool]] = {
     "bool": lambda value: isinstance(value, bool),
     "bool | None": _or_none(lambda value: isinstance(value, bool)),
     "Checkpoint | None": _are_checkpoints,
+    "tuple[int, float] | None": lambda value: value is None or _is_whole(value[0]),
     "Mapping[str, Any]": _is_mapping,
     "Mapping[str, Value]": _is_mapping,
     "Sequence[int]": _are_rows,

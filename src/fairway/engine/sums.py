@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from fairway.engine.course import Course
@@ -12,6 +13,8 @@ _JUDGED = ("checkpoint", "peak", "late")  # these depend on the limits
 _COUNTED = ("steps", "last_step", "total", "interval", "train_ns", "check_ns", "checks", "saved", "means", "halfway")
 _SUMS = (*_JUDGED, *_COUNTED)
 """The names of the sums, which `Told` and `Course` share."""
+
+_sums_of = attrgetter(*_SUMS)
 
 _NEWER = frozenset(("means", "late", "last_step", "halfway"))
 """The sums that older ends lack."""
@@ -43,7 +46,8 @@ def summed_end(
     outcome: Outcome, course: Course, batch: Reported | None, added: Mapping[str, Any] | None, *, judged_by: int
 ) -> Told:
     """The end of a trial: its outcome and the sums of its reports; `added` has the sums with its last batch."""
-    known = {name: getattr(course, name) if added is None else added[name] for name in _SUMS}
+    sums = added or dict(zip(_SUMS, _sums_of(course), strict=True))
+    known = {name: sums[name] for name in _SUMS}
     stopped = course.stop_reason if batch is None else batch.stop_reason
     left = 0 if stopped is None or known["total"] is None else known["total"] - known["last_step"]
     return Told(**outcome._asdict(), left=left, by_stopper=stopped is not None, limits=judged_by, **known)
@@ -54,8 +58,7 @@ def take_end(course: Course, told: Told, *, judged_by: int) -> None:
     course.status, course.reason, course.notes = told.status, told.reason, {**course.notes, **told.notes}
     course.ended, course.traceback = told.at, told.traceback
     judged_otherwise = told.limits != judged_by and course.steps == told.steps
-    for name in _COUNTED if judged_otherwise else _SUMS:
-        value = getattr(told, name)
-        if value or name not in _NEWER:
+    for name, value in zip(_SUMS, _sums_of(told), strict=True):
+        if (value or name not in _NEWER) and not (judged_otherwise and name in _JUDGED):
             setattr(course, name, value)
     course.by_octave, course.lows = {}, {}

@@ -149,9 +149,11 @@ class View:
         return self._from_snapshot and not self.ledger.running
 
     def still(self) -> View:
-        """A snapshot: this view may be updated while that one is drawn."""
+        """A snapshot with a ledger of its own: this view may be updated or drawn while that one is drawn."""
         with self._lock:
-            return copy.copy(self)
+            still = copy.copy(self)
+            still.ledger = self.ledger.still()
+            return still
 
     @property
     def courses(self) -> Sequence[Course]:

@@ -54,11 +54,12 @@ class Row(NamedTuple):
         return event
 
 
-def checksum(study: int, row: Row) -> str:
-    """The checksum that a row of a study should carry."""
-    content = f"{study!r} {row.position!r} {row.kind!r} {row.claim!r} {row.trial!r} {row.previous} {row.body}"
+def checksum(study: int, row: Sequence[Any]) -> str:
+    """The checksum that a `Row` of a study should carry; the checksum that the row has now does not matter."""
+    position, kind, claim, trial, previous, _, body = row
+    content = f"{study!r} {position!r} {kind!r} {claim!r} {trial!r} {previous} {body}"
     digest = blake2b(content.encode("utf-8", "surrogateescape"), digest_size=DIGITS // 2).hexdigest()
-    return f"{digest} {study} {row.position}{f' {row.trial}' if row.kind == REPORTED else ''}"
+    return f"{digest} {study} {position}{f' {trial}' if kind == REPORTED else ''}"
 
 
 def valid_checksums(study: int, row: Row) -> tuple[str, ...]:
@@ -100,7 +101,7 @@ def sealed(study: int, contents: Iterable[Sequence[Any]], previous: str) -> list
     """
     rows = []
     for position, kind, claim, trial, body in contents:
-        own = checksum(study, Row(position, kind, claim, trial, previous, None, body))
+        own = checksum(study, (position, kind, claim, trial, previous, None, body))
         rows.append(Row(position, kind, claim, trial, previous, own, body))
         previous = own
     return rows

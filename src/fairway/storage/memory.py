@@ -82,7 +82,7 @@ def _pack(events: Sequence[Event]) -> bytes:
     """Events, packed; arrays as bytes, since pickle takes long for small ones."""
     plain = []
     for event in events:
-        values = [getattr(event, name) for name in event.__slots__]
+        values = [getattr(event, name) for name in event.__match_args__]
         arrays = [(i, value) for i, value in enumerate(values) if isinstance(value, np.ndarray)]
         for i, array in arrays:
             values[i] = array.tobytes(), array.dtype.char, array.shape

@@ -74,11 +74,12 @@ class Cursors:
                 pooled = self._free.pop()
             except IndexError:
                 pooled = self._engine.raw_connection()
-            cursor = pooled.cursor()
+            connection: Any = pooled.dbapi_connection  # what stands for it in the pool takes long to pass a call on
+            cursor = connection.cursor()
             for text in begin:
                 cursor.execute(text)
             result = act(cursor)
-            pooled.commit()
+            connection.commit()
             if self._keep:
                 for text in after:
                     cursor.execute(text)
