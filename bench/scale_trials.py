@@ -6,8 +6,8 @@ Each study has three parameters and one limit, and one report a trial. It is fil
 few times. Figures are medians of the CPU time of the thread that calls, since the machine may be shared: what a commit
 waits for the disk comes on top. `--before` measures another checkout's `src` on the same files. A study of Optuna is
 filled by repeating the rows of its first trial, as `bench/scale_peer.py` says, and asked for at most five minutes with
-each sampler. *In a row* are asks and tells of a new study in a file; the mean includes what is done only now and then.
-With `--in-a-row`, only these are measured.
+each sampler. *In a row* are many asks and tells; their mean includes what is done only now and then. With `--in-a-row`,
+only these are measured.
 
 With `--before` and `--turns`, only the table of old and new code in turn is made: a live process of each asks and tells
 40 times in its turn, in memory and in SQLite from every size on. Which code begins changes from run to run.
@@ -28,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import product
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -225,7 +226,7 @@ def taking_turns(path: str, n: int) -> None:
 
 
 def in_a_row(path: str, n: int) -> dict[str, float]:
-    """Ask and tell n times in a new file."""
+    """Ask and tell n times in a file."""
     study = _study(f"sqlite:///{path}")
 
     def tell(trial: Any) -> None:
@@ -336,16 +337,27 @@ def _turns(codes: dict[str, Path | None], folder: str, sizes: Sequence[int]) -> 
     return _table("Old and new code in turn", tuple(rows), columns)
 
 
-def _row_by_row(codes: Mapping[str, Path | None], folder: str) -> list[str]:
-    """The table of asks and tells in a row: by code, of the run whose mean tell is the median one."""
-    found: dict[str, list[dict[str, float]]] = {code: [] for code in codes}
-    for i in range(_RUNS + 1):  # by turns
-        for code, source in codes.items():
-            found[code].append(measured(in_a_row, f"{folder}/row-{i}-{code}.db", _IN_A_ROW, source=source))
-    columns = {code: sorted(each, key=itemgetter("tell, mean"))[_RUNS // 2] for code, each in found.items()}
+def _row_by_row(codes: Mapping[str, Path | None], folder: str, n: int) -> list[str]:
+    """The table of asks and tells in a row, from no trial on and from n on.
+
+    Of the runs of each code, which take turns, it shows the one whose mean tell is the median one.
+    """
+    kept, columns = f"{folder}/kept.db", dict[str, dict[str, float]]()
+    measured(fill, kept, n)
+    for since in (0, n):
+        found: dict[str, list[dict[str, float]]] = {code: [] for code in codes}
+        for _, (code, source) in product(range(_RUNS + 1), codes.items()):
+            path = f"{folder}/row.db"
+            if since:
+                shutil.copy(kept, path)
+            found[code].append(measured(in_a_row, path, _IN_A_ROW, source=source))
+            for file in Path(folder).glob("row.db*"):
+                file.unlink()
+        for code, each in found.items():
+            columns[f"{code}, from {since:,} on"] = sorted(each, key=itemgetter("tell, mean"))[_RUNS // 2]
     columns["Optuna, SQLite"] = measured(optuna_in_a_row, f"{folder}/row.db", _ROWS_OF_PEER)
     columns["Optuna, journal"] = measured(optuna_in_a_row, f"{folder}/row.log", _IN_A_ROW)
-    title = f"{_IN_A_ROW:,} trials in a row, in a new file ({_ROWS_OF_PEER} of Optuna in SQLite)"
+    title = f"{_IN_A_ROW:,} trials in a row in a file ({_ROWS_OF_PEER} of Optuna in SQLite)"
     return _table(title, tuple(columns["Optuna, journal"]), columns)
 
 
@@ -406,7 +418,7 @@ def make(given: Given) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         if before and given.options.turns:
             return Result("\n".join(_turns(codes, folder, sizes)) + "\n")
-        lines += _row_by_row(codes, folder)
+        lines += _row_by_row(codes, folder, sizes[-1])
         if given.options.in_a_row:
             return Result("\n".join(lines) + "\n")
         for n in sizes:
@@ -447,7 +459,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", default="1000,10000,100000", help="sizes of studies, with commas between")
     parser.add_argument("--before", type=Path, metavar="SRC", help="another checkout's src, to be measured beside")
     parser.add_argument("--turns", action="store_true", help="with --before: only what is measured in turn")
-    parser.add_argument("--in-a-row", action="store_true", help="only asks and tells in a row in a new file")
+    parser.add_argument("--in-a-row", action="store_true", help="only many asks and tells in a row")
     parser.add_argument("--million", action="store_true", help="fill a study in memory with a million trials too")
 
 
