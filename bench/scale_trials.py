@@ -38,7 +38,7 @@ from bench.reproduction import Given, Reproduction, Result
 _CHUNK = 2000  # trials that are written at once
 _TIMES = 15  # asks and tells of each kind
 _IN_A_TURN, _TURNS, _RUNS = 40, 12, 4
-_FIRST, _IN_A_ROW, _ROWS_OF_PEER = 100, 2800, 400  # asks and tells in a row: not counted; counted; of Optuna in SQLite
+_FIRST, _IN_A_ROW, _IN_A_ROW_OF_PEER = 100, 2800, 400  # asks and tells: not counted; counted; of Optuna in SQLite
 _HERE = Path(__file__).resolve().parent.parent
 
 
@@ -337,7 +337,7 @@ def _turns(codes: dict[str, Path | None], folder: str, sizes: Sequence[int]) -> 
     return _table("Old and new code in turn", tuple(rows), columns)
 
 
-def _row_by_row(codes: Mapping[str, Path | None], folder: str, n: int) -> list[str]:
+def _many_in_a_row(codes: Mapping[str, Path | None], folder: str, n: int) -> list[str]:
     """The table of asks and tells in a row, from no trial on and from n on.
 
     Of the runs of each code, which take turns, it shows the one whose mean tell is the median one.
@@ -355,9 +355,9 @@ def _row_by_row(codes: Mapping[str, Path | None], folder: str, n: int) -> list[s
                 file.unlink()
         for code, each in found.items():
             columns[f"{code}, from {since:,} on"] = sorted(each, key=itemgetter("tell, mean"))[_RUNS // 2]
-    columns["Optuna, SQLite"] = measured(optuna_in_a_row, f"{folder}/row.db", _ROWS_OF_PEER)
+    columns["Optuna, SQLite"] = measured(optuna_in_a_row, f"{folder}/row.db", _IN_A_ROW_OF_PEER)
     columns["Optuna, journal"] = measured(optuna_in_a_row, f"{folder}/row.log", _IN_A_ROW)
-    title = f"{_IN_A_ROW:,} trials in a row in a file ({_ROWS_OF_PEER} of Optuna in SQLite)"
+    title = f"{_IN_A_ROW:,} trials in a row in a file ({_IN_A_ROW_OF_PEER} of Optuna in SQLite)"
     return _table(title, tuple(columns["Optuna, journal"]), columns)
 
 
@@ -418,7 +418,7 @@ def make(given: Given) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         if before and given.options.turns:
             return Result("\n".join(_turns(codes, folder, sizes)) + "\n")
-        lines += _row_by_row(codes, folder, sizes[-1])
+        lines += _many_in_a_row(codes, folder, sizes[-1])
         if given.options.in_a_row:
             return Result("\n".join(lines) + "\n")
         for n in sizes:
