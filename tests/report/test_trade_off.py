@@ -155,6 +155,25 @@ def test_a_page_finds_the_best_for_any_limits(constraints):
             assert unknown[2] == answer.unknown_best
 
 
+@pytest.mark.parametrize("tracked", [fw.Track("ms"), fw.Track("ms", larger=True)])
+def test_a_page_opens_on_the_best_model_though_its_tracked_metric_is_an_outlier(tracked):
+    sign = -1.0 if tracked.larger else 1.0
+    usual = [{"auc": 0.5 + k / 100, "ms": sign * (2 + k / 100)} for k in range(30)]
+    study = study_of([*usual, {"auc": 0.85, "ms": sign * 20.0}, {"auc": 0.9, "ms": sign * 65.0}], [tracked])
+    moves = plots.trade_off(study).moves
+    (limit,) = moves["limits"]
+    assert limit["span"][0] <= sign * 65.0 <= limit["span"][1]
+    assert found(moves["known"], [(sign, limit["threshold"])])[0] == study.best.number == 31
+
+
+def test_checkpoints_beyond_the_axis_are_counted():
+    rows = [{"auc": 0.5 + k / 200, "eod": 0.02 + k * 0.002} for k in range(40)]
+    study = study_of(
+        [*rows, {"auc": 0.75, "eod": 0.15}, {"auc": 0.8, "eod": 0.5}, {"auc": 0.9, "eod": 0.9}], [fw.AtMost("eod", 0.1)]
+    )
+    assert plots.trade_off(study).caption.endswith(" 2 checkpoints of the curves are beyond the axis.")
+
+
 def test_moving_one_limit_is_exact_however_many_checkpoints_there_are(monkeypatch):
     monkeypatch.setattr("fairway.report.charts.trade_off._FRONT", 30)
     study = study_of(random_rows(200, paid=1.0), [fw.AtMost("eod", 0.2), fw.AtLeast("recall", 0.7)])

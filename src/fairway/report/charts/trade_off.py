@@ -61,6 +61,7 @@ def trade_off(study: Study | View, constraint: str | None = None) -> Chart:
     panels = [drawing.panel(i, steps, y) for i, steps in known.items()]
     words = [drawing.cost.in_words(i) for i in known]
     caption = f"{' '.join(filter(None, words))} {drawing.explained(len(panels))}"
+    caption += drawing.left_out(known, panels)
     is_mapped = len(names) == len(known) == _MAPPED
     if is_mapped:
         tiles = drawing.tiles(panels[0].x, panels[1].x)
@@ -131,12 +132,11 @@ class _Drawing:
         return Panel(x, y, marks)
 
     def _limits(self, i: int, steps: Steps) -> Axis:
-        """The axis of one limit: where the best changes, and the limit as it is."""
+        """The axis of one limit: where the best changes, and the limit as it is; without a limit, the study's best."""
         constraint = self.problem.constraints[i]
-        values, kept = constraint.sign * steps.at, list[float]()
-        if constraint.has_limit:
-            kept = [constraint.threshold, *self.cost.neighbours(i)]
-        values = values[np.isfinite(values)]
+        values = constraint.sign * steps.at[np.isfinite(steps.at)]
+        # Where nothing is limited, the best is at the loosest place.
+        kept = [constraint.threshold, *self.cost.neighbours(i)] if constraint.has_limit else values[-1:].tolist()
         low, high = min([*values, *kept], default=0.0), max([*values, *kept], default=0.0)
         if len(values) and low > 0 and np.ptp(np.log(np.quantile(values, [0.05, 0.95]))) > np.log(_WIDE):
             return Axis(self._title(i), log=True, span=held(low / 1.2, high * 1.2, log=True))
@@ -185,6 +185,16 @@ class _Drawing:
             missing = named(self.problem.limits[0].metric) if alone else "a limit"
             text += f" Shaded: {counted(unknown, 'checkpoint')} where {missing} was not measured could be better."
         return text
+
+    def left_out(self, known: dict[int, Steps], panels: list[Panel]) -> str:
+        """A sentence on how many checkpoints of the curves the axes leave out; empty if none."""
+        n = 0
+        for (i, steps), panel in zip(known.items(), panels, strict=True):
+            assert panel.x.span is not None
+            at = self.problem.constraints[i].sign * steps.at[np.isfinite(steps.at)]
+            n += int(np.count_nonzero((at < panel.x.span[0]) | (at > panel.x.span[1])))
+        which = "checkpoint of a curve is" if n == 1 else "checkpoints of the curves are"
+        return f" {n:,} {which} beyond the axis." if n else ""
 
     def moves(self, panels: dict[int, Panel], *, is_mapped: bool) -> dict[str, Any]:
         """What a page needs to find the best checkpoint for any limits: plain values, the best objective first."""
