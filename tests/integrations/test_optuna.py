@@ -352,6 +352,28 @@ def test_from_optuna_says_what_it_cannot_carry():
         from_optuna(study)
 
 
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("prune", [False, True])
+def test_trials_that_ended_before_all_parameters_were_suggested_are_left_out_with_a_warning(declared, prune):
+    def objective(trial):
+        k = trial.suggest_float("k", 0.0, 1.0)
+        if trial.number == 4:
+            raise optuna.TrialPruned if prune else ValueError
+        m = trial.suggest_float("m", 0.0, 1.0)
+        if trial.number == 6:
+            raise ValueError
+        return k + m
+
+    theirs = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    theirs.optimize(objective, n_trials=9, catch=(ValueError,))
+    space = {"k": fw.Float(0.0, 1.0), "m": fw.Float(0.0, 1.0)} if declared else None
+    with pytest.warns(UserWarning, match=r"leaves out 1 trial \(the first: 4\): without all parameters"):
+        ours = from_optuna(theirs, space=space, seed=0)
+    assert ours.counts["completed"] == 7
+    assert ours.counts["failed"] == 1
+    assert ours.best.metrics["value"] == theirs.best_value
+
+
 def test_the_conditions_of_an_optuna_study_are_found_in_its_trials():
     def objective(trial):
         booster = trial.suggest_categorical("booster", ["gbdt", "dart", "goss"])

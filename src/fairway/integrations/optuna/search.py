@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -37,6 +38,7 @@ from fairway.space import Declared, Space
 from fairway.stoppers.never import Never
 from fairway.study import Study
 from fairway.terminators.terminator import Terminator
+from fairway.text import counted
 
 
 class FairwaySampler(BaseSampler):
@@ -155,8 +157,9 @@ def from_optuna(
 
     Options of categories that are not JSON scalars become their index. If some parameters are not in all of its trials,
     or have another range in some, the conditions (`when=`) are found in the trials; if the trials do not determine
-    them, or suggest the wrong ones, declare the `space`, which each trial must fit. Curves keep their steps, so that
-    `rebuild` ends at the right one; if Optuna's began at 0, each is one more here.
+    them, or suggest the wrong ones, declare the `space`, which each trial must fit. Trials that failed before all their
+    parameters were suggested are left out, with a warning. Curves keep their steps, so that `rebuild` ends at the right
+    one; if Optuna's began at 0, each is one more here.
 
     Optuna knows how far a trial is beyond a limit, but not the limit. So each limit is 0 here, and new trials must
     report that distance too. To use the real limits instead, pass `constraints=[fw.AtMost("eod", 0.25)]`.
@@ -178,7 +181,9 @@ def from_optuna(
     finished = [trial for trial in trials if trial.state.is_finished() and trial.params]
     if not finished:
         raise UsageError("the Optuna study has no finished trial: there is nothing to carry over")
-    table = inferred(finished) if space is None else _declared(space, finished)
+    known = [trial for trial in finished if checkpoint_of(trial, ()) is not None] or finished
+    table = inferred(known) if space is None else _declared(space, known)
+    finished = _fitting(table, finished)
     limits = _limits(constraints_of(finished), constraints)
     rules: dict[str, Any] = {name: settings.pop(name, None) for name in ("sampler", "stopper", "terminator")}
     objective, listed = objective_of(study, metric), list(limits.values())
@@ -213,6 +218,24 @@ def _declared(declared: Declared, finished: Sequence[FrozenTrial]) -> Table:
         except UsageError as error:
             raise UsageError(f"trial {trial.number} of the Optuna study does not fit the space: {error}") from None
     return Table(space, {name: each for trial in finished for name, each in trial.distributions.items()}, ())
+
+
+def _fitting(table: Table, finished: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """The trials that fit the space; warns of the others, which ended before all their parameters were suggested."""
+
+    def fits(trial: FrozenTrial) -> bool:
+        try:
+            table.space.check(table.to_ours(trial.params))
+        except UsageError:
+            return False
+        return trial.params.keys() <= table.distributions.keys()
+
+    fitting = [trial for trial in finished if fits(trial)]
+    if len(fitting) < len(finished):
+        first = next(trial.number for trial in finished if not fits(trial))
+        what = f"{counted(len(finished) - len(fitting), 'trial')} (the first: {first})"
+        warnings.warn(f"from_optuna leaves out {what}: without all parameters, and nothing was measured", stacklevel=3)
+    return fitting
 
 
 def _carry(
