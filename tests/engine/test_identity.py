@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -51,6 +52,28 @@ class TestOpening:
         with pytest.raises(fw.UsageError, match=sentence):
             fw.Study(**{**parts, **other}, storage=log)
         assert fw.Study(**{**parts, "seed": None}, storage=log, stopper=fw.Never()).seed == 3
+
+
+@pytest.mark.parametrize(
+    ("constraints", "call"),
+    [
+        ([fw.AtMost("eod", 0.1), fw.AtMost("kb", 1), fw.AtMost("ms", 5)], "study.set_limit(fw.AtMost('kb', 1))"),
+        ([fw.AtMost("eod", 0.125), fw.AtMost("kb", 1)], "study.set_limit(fw.AtMost('kb', 1), eod=0.125, ms=None)"),
+        ([fw.AtMost("eod", 0.1)], "study.set_limit(ms=None)"),
+        ([fw.AtMost("eod", 0.1), fw.AtLeast("ms", 5)], None),
+        ([fw.AtMost("eod", 0.1, confidence=0.9), fw.AtMost("ms", 5)], None),
+    ],
+)
+def test_the_advice_on_other_limits_is_a_call_that_makes_them_hold(constraints, call):
+    study = fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("eod", 0.1), fw.AtMost("ms", 8.0)], seed=0)
+    study.set_limit(ms=5.0)
+    with pytest.raises(fw.UsageError) as refused:
+        fw.Study(SPACE, fw.Maximize("auc"), constraints, storage=study.log)
+    found = re.search(r"study\.set_limit\(.*\)(?=, or give)", str(refused.value))
+    assert (found and found.group()) == call
+    if call is not None:
+        eval(call, {"study": study, "fw": fw})
+        assert fw.Study(SPACE, fw.Maximize("auc"), constraints, storage=study.log).seed == 0
 
 
 def test_numbers_of_other_kinds_are_stored_and_what_is_known_of_the_best_value_may_change(tmp_path):

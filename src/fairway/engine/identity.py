@@ -93,23 +93,45 @@ class Identity:
         there, here = _lasting(list(stored)), _lasting(plain(self.problem.constraints))
         if changed:
             there, here = (sorted(each, key=lambda one: str(one["metric"])) for each in (there, here))
-            for one, other in zip(there, here, strict=False):
-                if other.get("scale", 0.0) is None:
-                    other["scale"] = one.get("scale")
+            scales = {one["metric"]: one.get("scale") for one in there}
+            for one in here:
+                if one.get("scale", 0.0) is None:
+                    one["scale"] = scales.get(one["metric"])
         difference = _difference(there, here)
         if difference:
-            moved = [f"{one['metric']}={one['threshold']:g}" for one in here if one not in there and "threshold" in one]
-            now = ", ".join(_written(one) for one in there if one not in here)
+            now, moves = ", ".join(_written(one) for one in there if one not in here), _moves(there, here)
             raise UsageError(
                 f"the study in this storage has other constraints: {difference}; write here what holds there"
-                f"{now and f', {now}'}, or open it with fw.load_study(url, name) and call "
-                f"study.set_limit({', '.join(moved) or '...'}), or give this one another name"
+                f"{now and f', {now}'}{moves and ', or open it with fw.load_study(url, name) and call '}{moves}, "
+                "or give this one another name"
             )
+
+
+def _moves(there: Sequence[Mapping[str, Any]], here: Sequence[Mapping[str, Any]]) -> str:
+    """The call that gives a stored study these constraints; empty if `set_limit` cannot."""
+    stored, added, moved = {one["metric"]: one for one in there}, list[str](), list[str]()
+    for one in here:
+        before = stored.pop(one["metric"], None)
+        if before == one:
+            continue
+        same_but_threshold = before is not None and {**before, "threshold": one.get("threshold")} == one
+        if before is None and "threshold" in one:
+            added.append(_written(one))
+        elif same_but_threshold or before is not None and before["kind"] == "Track":
+            moved.append(_keyword(one["metric"], f"{one['threshold']:.12g}"))
+        else:
+            return ""
+    moved += [_keyword(metric, "None") for metric, one in stored.items() if "threshold" in one]
+    return f"study.set_limit({', '.join(added + moved)})" if added or moved else ""
+
+
+def _keyword(name: str, value: str) -> str:
+    return f"{name}={value}" if name.isidentifier() else f"**{{{name!r}: {value}}}"
 
 
 def _written(one: Mapping[str, Any]) -> str:
     """A constraint from its JSON, as the user writes it in Python."""
-    threshold = f", {one['threshold']:g}" if "threshold" in one else ""
+    threshold = f", {one['threshold']:.12g}" if "threshold" in one else ""
     return f"fw.{one['kind']}({one['metric']!r}{threshold})"
 
 
