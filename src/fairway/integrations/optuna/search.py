@@ -181,8 +181,8 @@ def from_optuna(
     finished = [trial for trial in trials if trial.state.is_finished() and trial.params]
     if not finished:
         raise UsageError("the Optuna study has no finished trial: there is nothing to carry over")
-    known = [trial for trial in finished if checkpoint_of(trial, ()) is not None] or finished
-    table = inferred(known) if space is None else _declared(space, known)
+    with_value = [trial for trial in finished if checkpoint_of(trial, ()) is not None] or finished
+    table = inferred(with_value) if space is None else _declared(space, with_value)
     finished = _fitting(table, finished)
     limits = _limits(constraints_of(finished), constraints)
     rules: dict[str, Any] = {name: settings.pop(name, None) for name in ("sampler", "stopper", "terminator")}
