@@ -20,7 +20,9 @@ import threading
 import time
 import warnings
 from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -291,6 +293,14 @@ def make_database(server):
     return server.replace("/postgres?", f"/{name}?")
 
 
+def allow_connections(server, number):
+    """Have a server take this many connections from its next start on."""
+    engine = sa.create_engine(server.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"ALTER SYSTEM SET max_connections = {number}")
+    engine.dispose()
+
+
 def spare_the_disk(server):
     """Have a server not wait for its disk: it is not to outlive a power cut."""
     engine = sa.create_engine(server.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
@@ -326,23 +336,34 @@ def hammered(database, url):
     return False
 
 
-def kill(runs, seed, folder, server, databases):
-    """Kill this many runs; what was told and found, by scenario and database, and how many runs had a fault."""
+def kill(runs, seed, folder, server, databases, processes=1):
+    """Kill this many runs, some beside each other; what was told and found, by scenario and database; the faults."""
     found, failed = defaultdict(list), 0
-    for run in track(range(runs), "killed runs"):
-        rng = random.Random(seed * 1_000_000 + run)
-        scenario, database = SCENARIOS[run % 4], databases[run // 4 % len(databases)]
-        url = f"sqlite:///{folder}/{run}.db" if database == "SQLite" else when_it_is_there(make_database, server)
-        try:
-            left = fault(scenario, url, rng)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is a fault
-            sys.stdout.write(f"run {run}, {scenario} on {database}: FAILED, {error!r}\n")
-            failed += 1
-        else:
-            found[scenario, database].append(left)
-            sys.stdout.write(f"run {run}, {scenario} on {database}: {left}\n")
-        when_it_is_there(drop_database, server, url)
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        waiting = {
+            pool.submit(one_kill, run, seed, folder, server, SCENARIOS[run % 4], databases[run // 4 % len(databases)])
+            for run in range(runs)
+        }
+        for done in track(as_completed(waiting), "killed runs", total=runs):
+            where, left, said = done.result()
+            sys.stdout.write(f"{said}\n")
+            failed += left is None
+            if left is not None:
+                found[where].append(left)
     return found, failed
+
+
+def one_kill(run, seed, folder, server, scenario, database):
+    """Kill one run; the scenario and the database, what it left (None: there was a fault), and a line that says so."""
+    rng, named = random.Random(seed * 1_000_000 + run), f"run {run}, {scenario} on {database}"
+    url = f"sqlite:///{folder}/{seed}-{run}.db" if database == "SQLite" else when_it_is_there(make_database, server)
+    try:
+        left = fault(scenario, url, rng)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a fault
+        return (scenario, database), None, f"{named}: FAILED, {error!r}"
+    finally:
+        when_it_is_there(drop_database, server, url)
+    return (scenario, database), left, f"{named}: {left}"
 
 
 def table(found):
@@ -360,19 +381,23 @@ def main():
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--restart", type=float, default=10.0, help="seconds between two restarts of PostgreSQL")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="runs beside each other")
     given, failed = parser.parse_args(), 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         with postgres(folder / "postgres") as server:
+            allow_connections(server, 100 + 16 * given.processes)
+            with away(folder / "postgres"):
+                pass
             for database, url in (("SQLite", f"sqlite:///{folder}/hammer.db"), ("PostgreSQL", make_database(server))):
                 failed += hammered(database, url)
-            found, more = kill(given.runs, given.seed, folder, server, ("SQLite", "PostgreSQL"))
+            found, more = kill(given.runs, given.seed, folder, server, ("SQLite", "PostgreSQL"), given.processes)
             failed += more
             sys.stdout.write(table(found))
             url = make_database(server)
             with restarted(folder / "postgres", given.restart) as times:
                 failed += hammered("PostgreSQL, restarted", url)
-                again, more = kill(given.runs, given.seed + 1, folder, server, ("PostgreSQL",))
+                again, more = kill(given.runs, given.seed + 1, folder, server, ("PostgreSQL",), given.processes)
             sys.stdout.write(f"a PostgreSQL that was restarted {len(times)} times, every other time by a crash\n")
             sys.stdout.write(table(again))
     attacked = attacks(max(given.runs // 4, 1))
