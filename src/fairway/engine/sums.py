@@ -57,8 +57,10 @@ def take_end(course: Course, told: Told, *, judged_by: int) -> None:
     """Apply an end to its trial, except for what it judged by other limits, if the trial's reports are known."""
     course.status, course.reason, course.notes = told.status, told.reason, {**course.notes, **told.notes}
     course.ended, course.traceback = told.at, told.traceback
-    judged_otherwise = told.limits != judged_by and course.steps == told.steps
-    for name, value in zip(_SUMS, _sums_of(told), strict=True):
-        if (value or name not in _NEWER) and not (judged_otherwise and name in _JUDGED):
-            setattr(course, name, value)
+    sums = _sums_of(told)
+    if sums != _sums_of(course):  # not all of its reports are known here, or they were judged by other limits
+        judged_otherwise = told.limits != judged_by and course.steps == told.steps
+        for name, value in zip(_SUMS, sums, strict=True):
+            if (value or name not in _NEWER) and not (judged_otherwise and name in _JUDGED):
+                setattr(course, name, value)
     course.by_octave, course.lows = {}, {}
