@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import repeat
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -123,12 +123,13 @@ def _first(
 def _lows(problem: Problem, known: Mapping[int, tuple[int, float]], batch: Reported) -> dict[int, tuple[int, float]]:
     """The last step and the lowest loss in each octave of steps (1, 2 to 3, 4 to 7, ...), after a batch of reports."""
     lows, sign = dict(known), problem.objective.sign
-    provisional = batch.provisional.tolist() if len(batch.noise) else repeat(False)
-    for step, objective, some in zip(batch.step.tolist(), batch.objective.tolist(), provisional, strict=False):
-        if not some:
-            octave = step.bit_length()
-            last, lowest = lows.get(octave, (0, math.inf))
-            lows[octave] = max(last, step), min(lowest, sign * objective)
+    rows: Iterable[tuple[int, float]] = zip(batch.step.tolist(), batch.objective.tolist(), strict=True)
+    if len(batch.noise):
+        rows = compress(rows, (~batch.provisional).tolist())
+    for step, objective in rows:
+        octave = step.bit_length()
+        last, lowest = lows.get(octave, (0, math.inf))
+        lows[octave] = max(last, step), min(lowest, sign * objective)
     return lows
 
 
@@ -243,8 +244,8 @@ def checkpoints_of(event: Reported) -> list[Checkpoint]:
     """The checkpoint in each row of some reports."""
     if len(event.errors) or len(event.noise):
         return [checkpoint_of(event, i) for i in range(len(event.step))]
-    columns = event.step, event.objective, event.values, event.check_ns
-    rows = zip(*(column.tolist() for column in columns), strict=True)
+    step, objective, values, prices = event.step, event.objective, event.values, event.check_ns
+    rows = zip(step.tolist(), objective.tolist(), values.tolist(), prices.tolist(), strict=True)
     return [Checkpoint(step, objective, _known(values, prices)) for step, objective, values, prices in rows]
 
 

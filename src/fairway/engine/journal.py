@@ -134,7 +134,7 @@ class Journal:
             found = self._settle()
             if tried and to_json(events[0]) in map(to_json, found):
                 return True
-            if self._posted or any(self._is_foreign(event) for event in events):
+            if self._posted or any(map(self._is_foreign, events)):
                 self._flush()
             tried = True
             return self._write(events)
@@ -200,7 +200,7 @@ class Journal:
     def _catch_up(self) -> None:
         self._settle()
         events = self.read(self.position)
-        if any(self._is_foreign(event) for event in events) and self._drain(self._batches.values()):
+        if any(map(self._is_foreign, events)) and self._drain(self._batches.values()):
             events = self.read(self.position)
         self._replay(events)
         self._behind = False

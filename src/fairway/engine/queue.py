@@ -79,7 +79,8 @@ class Queue:
 
     def may_revive(self, told: Told) -> bool:
         """Whether a late end holds: it comes from the trial's own worker, and the configuration has not run again."""
-        return told.number in self.revivable and self.lost[told.number].course.worker == told.worker
+        lost = self.lost.get(told.number)
+        return lost is not None and not lost.runs_again and lost.course.worker == told.worker
 
     def revive(self, number: int) -> Lost | None:
         """Revive a trial that was given up, and withdraw its configuration from the queue; None if it is too late."""
