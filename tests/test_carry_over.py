@@ -78,3 +78,23 @@ def test_a_search_has_the_regret_of_its_best_report_while_the_trial_still_runs(f
     assert list(seconds) == sorted(seconds)
     assert list(regrets) == sorted(regrets, reverse=True)
     assert seconds[1] == pytest.approx(1.0)  # after the first step of the first trial
+
+
+def test_the_mean_over_pairs_counts_a_seed_once(monkeypatch):
+    pairs = [Pair("a", "c", ""), Pair("b", "c", ""), Pair("d", "c", "", chosen_on=True), Pair("e", "c", "")]
+    monkeypatch.setattr(carry_over, "PAIRS", pairs)
+    stands = dict(zip((pair.label for pair in pairs), (0.9, 0.6, 0.7, None), strict=True))
+    scratch = np.random.default_rng(0).normal(size=(8, 3, 2))
+    noise = np.where(np.arange(8) % 2, 4.0, -4.0)[:, None, None]  # of the seeds, opposite in the first two pairs
+    change = {"a": -1.0 + noise, "b": -3.0 - noise, "d": -5.0, "e": 1.0}
+    regret = {}
+    for pair in pairs:
+        regret[pair.label, carry_over.SCRATCH] = scratch
+        regret[pair.label, carry_over.START_FROM] = scratch + change[pair.earlier]
+    rows = [line.strip("| ").split(" | ") for line in carry_over._over_pairs(regret, stands)[5:]]
+    assert [row[:3] for row in rows] == [
+        ["related, judged on", "2", "**-2.0 ± 0.0**"],
+        ["related, all", "3", "**-3.0 ± 0.0**"],
+        ["not related, judged on", "1", "**+1.0 ± 0.0**"],
+        ["not related, all", "1", "**+1.0 ± 0.0**"],
+    ]
