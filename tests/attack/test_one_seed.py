@@ -25,7 +25,10 @@ FIXED = [
     fw.ASHA(),
     fw.Median(),
 ]
-SAMPLERS = [fw.Random(), fw.TPE(), fw.CTPE(), fw.GP(start=3), fw.BORE(start=3, trees=10), fw.Blend()]
+SAMPLERS = [
+    *(fw.Random(), fw.TPE(), fw.CTPE(), fw.Compass(start=3)),
+    *(fw.GP(start=3), fw.BORE(start=3, trees=10), fw.Blend()),
+]
 
 
 class Erratic:
@@ -117,9 +120,20 @@ def evaluate(trial):
     return {"loss": float(((x - 0.3) ** 2).sum() + np.sin(9 * x[0])), "c": float(x.sum() / 2)}
 
 study.optimize(evaluate, trials=150)
-for sampler in (fw.GP(), fw.TPE(candidates=3000)):
-    for number in range(2):
-        print(sampler.next_point(study.history, np.random.default_rng(number)).tolist())
+stopped = fw.Study(space, fw.Minimize("loss"), [fw.AtMost("c", 1.0)], sampler=fw.Random(), stopper=fw.Pilot(interval=1),
+                   seed=0)
+
+def train(trial):
+    found = evaluate(trial)
+    for step in trial.steps(6):
+        trial.report(loss=found["loss"] + 1 / step, c=found["c"])
+
+stopped.optimize(train, trials=80)
+assert stopped.history.partial.any()
+for history, samplers in ((study.history, (fw.GP(), fw.TPE(candidates=3000))), (stopped.history, (fw.Compass(),))):
+    for sampler in samplers:
+        for number in range(2):
+            print(sampler.next_point(history, np.random.default_rng(number)).tolist())
 """
 
 
