@@ -48,7 +48,7 @@ class Pilot(Stopper):
 
     >>> import fairway as fw
     >>> fw.Pilot()
-    Pilot(interval='adaptive', skip=True, keep=0.5, spacing=1.5, trust=0.75, persistence=7.0, checks=0.5, grace=1)
+    Pilot(interval='adaptive', skip=True, keep=0.55, spacing=1.5, trust=0.75, persistence=7.0, checks=0.75, grace=1)
     >>> fw.Pilot(keep=1.5)
     Traceback (most recent call last):
         ...
@@ -59,7 +59,7 @@ class Pilot(Stopper):
 
     _: KW_ONLY
     interval: Interval = "adaptive"
-    keep: float = field(default=0.5, metadata=checked(fraction))
+    keep: float = field(default=0.55, metadata=checked(fraction))
     spacing: float = field(
         default=1.5, metadata=checked(number, what="a number above 1", within=lambda spacing: spacing > 1)
     )
@@ -67,7 +67,7 @@ class Pilot(Stopper):
         default=0.75, metadata=checked(number, what="a number from 0 to 1", within=lambda trust: 0 <= trust <= 1)
     )
     persistence: float = field(default=7.0, metadata=checked(positive))
-    checks: float = field(default=0.5, metadata=checked(fraction))
+    checks: float = field(default=0.75, metadata=checked(fraction))
     grace: int = field(default=1, metadata=checked(whole))
 
     @property

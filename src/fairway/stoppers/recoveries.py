@@ -8,7 +8,7 @@ promises `persistence` times more:
     persistence * (R + 1) / (D + 1) < c * max(I, 1) / C
 
 This rule treats all infeasible trials alike. It does not stop a trial that shows hope of its own: one whose violation
-fell between its last two checks, and which at its last rung was among those nearest to their limits.
+reached a new low in the later half of its steps, and which at its last rung was among those nearest to their limits.
 
 The trial's own checks say when to check it again: while its violation falls, it is not checked for half of the steps
 after which the violation would be gone at that pace.
@@ -30,7 +30,8 @@ class Violations:
 
     cost: int = 0  # training and checks
     violation: float = 0.0  # at the last check
-    falls: bool = False  # the violation, from the check before
+    least: float = math.inf  # violation at any check
+    fell_at: int = 0  # the step of the last check that found less violation than all before it; 0 if none did
     near: bool = False  # at its last rung it violated nothing, or less than most that did
     checked_at: int = 0  # the step of the last check; 0 if there was none
     next_check: float = 0.0  # the step before which it is not checked again
@@ -67,7 +68,9 @@ class Recoveries:
         if not self._constrained:
             return
         if violation is not None:
-            trial.falls, trial.next_check = 0.0 < violation < trial.violation, _next_check(trial, step, violation)
+            trial.next_check = _next_check(trial, step, violation)
+            if violation < trial.least:
+                trial.least, trial.fell_at = violation, step if trial.checked_at else 0
             trial.violation, trial.checked_at = violation, step
         if violation == 0.0:
             self._recoveries += trial.violated_since > 0
@@ -82,13 +85,18 @@ class Recoveries:
 
     def why_hopeless(self, trial: Violations) -> str | None:
         """The reason to stop an infeasible trial that shows no hope, by the inequality above; None to continue."""
-        if not trial.violated_since or (trial.falls and trial.near):
+        if not trial.violated_since or (trial.near and _fell_lately(trial)):
             return None
         promise = self._persistence * (self._recoveries + 1) * self.cost * _DOUBLING
         if promise >= max(self._ever_feasible, 1) * trial.cost * (self._doublings + _DOUBLING):
             return None
         share = f"{self._recoveries} of {self._doublings / _DOUBLING:.0f}"
         return f"violated since step {trial.violated_since}; trials recovered in {share} doublings of training"
+
+
+def _fell_lately(trial: Violations) -> bool:
+    """Whether the violation reached a new low in the later half of the steps up to the last check."""
+    return 0 < trial.checked_at <= 2 * trial.fell_at
 
 
 def _next_check(trial: Violations, step: int, violation: float) -> float:
