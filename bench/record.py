@@ -19,6 +19,7 @@ import numpy as np
 
 import fairway as fw
 from bench.practitioner import DATASETS, SPACE, Task
+from bench.runs import space_columns
 
 SEED = 2_000_003
 PARAMETERS: dict[str, fw.Int | fw.Float] = {**SPACE, "n_estimators": fw.Int(4, 512, log=True)}
@@ -50,17 +51,13 @@ def record(name: str, folder: Path, configurations: int, path: Path) -> None:
     auc, eod, seconds = np.array(rows).T
     np.savez_compressed(
         path,
-        names=np.array([*PARAMETERS]),
-        low=np.array([float(parameter.low) for parameter in PARAMETERS.values()]),
-        high=np.array([float(parameter.high) for parameter in PARAMETERS.values()]),
-        log=np.array([parameter.log for parameter in PARAMETERS.values()]),
-        integer=np.array([isinstance(parameter, fw.Int) for parameter in PARAMETERS.values()]),
         config=np.array(config),
         total_steps=np.array(total),
         offset=np.array(offset),
         auc=auc,
         eod=eod,
         seconds=seconds,
+        **space_columns(space),
     )
     print(f"{path}: {configurations} configurations, {len(rows):,} rounds, {seconds.sum():.0f} s of training")
 

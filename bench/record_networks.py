@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 import fairway as fw
+from bench.runs import space_columns
 
 SEED = 3_000_017
 BINS = 15  # of the calibration error
@@ -285,8 +286,7 @@ def record(task: Task, folder: Path, device: str, path: Path) -> None:
                 curves.setdefault(name, np.empty((n, epochs)))[members, epoch] = values
         print(f"depth and batch {one:g}: {len(members)} networks in {time.monotonic() - began:.0f} s", flush=True)
     arrays: dict[str, Any] = {name: values.ravel() for name, values in curves.items()}
-    arrays |= {name: [getattr(each, name) for each in task.space.values()] for name in ("low", "high", "log")}
-    arrays |= {"names": [*space], "integer": [isinstance(each, fw.Int) for each in task.space.values()]}
+    arrays |= space_columns(space)
     arrays |= {"config": np.column_stack([*config.values()]), "offset": np.arange(n + 1) * epochs}
     np.savez_compressed(path, total_steps=np.full(n, epochs), **arrays)
     print(f"{path}: {n} configurations, {epochs} epochs, best accuracy {curves['accuracy'].max():.4f}")

@@ -25,6 +25,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 
 import fairway as fw
+from bench.runs import space_columns
 
 SEED = 77
 TRAINED = {"pendigits": 1500, "mfeat_fourier": 900}  # rows
@@ -94,15 +95,11 @@ def record(name: str, folder: Path, configurations: int, epochs: int, path: Path
     seconds, *curves = np.array(rows).T
     np.savez_compressed(
         path,
-        names=np.array([*SPACE]),
-        low=np.array([float(parameter.low) for parameter in SPACE.values()]),
-        high=np.array([float(parameter.high) for parameter in SPACE.values()]),
-        log=np.array([parameter.log for parameter in SPACE.values()]),
-        integer=np.array([isinstance(parameter, fw.Int) for parameter in SPACE.values()]),
         config=np.array(config),
         total_steps=np.full(configurations, epochs),
         offset=np.arange(configurations + 1) * epochs,
         seconds=seconds,
+        **space_columns(space),
         **dict(zip(METRICS, curves, strict=True)),
     )
     print(f"{path}: {configurations} configurations, {epochs} epochs, best accuracy {curves[0].max():.4f}")

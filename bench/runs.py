@@ -48,6 +48,16 @@ def digest(*parts: object) -> str:
     return whole.hexdigest()[:12]
 
 
+def space_columns(space: Mapping[str, Any]) -> dict[str, Any]:
+    """How a recording says what its space is, for `np.savez`: of each parameter its name, range, scale and kind.
+
+    >>> space_columns({"depth": fw.Int(1, 9)})
+    {'low': [1], 'high': [9], 'log': [False], 'names': ['depth'], 'integer': [True]}
+    """
+    columns = {name: [getattr(each, name) for each in space.values()] for name in ("low", "high", "log")}
+    return {**columns, "names": [*space], "integer": [isinstance(each, fw.Int) for each in space.values()]}
+
+
 def simulation_sources() -> list[Path]:
     """The parts of fairway that a simulated study runs."""
     parts = ("stoppers", "samplers", "models", "engine", "runners/recording.py", "runners/run.py")
