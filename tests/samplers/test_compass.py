@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import fairway as fw
 from fairway.engine.identity import build, plain
 from fairway.report.view import View
-from fairway.samplers.compass import _capped, _continued, _improvement, _joins, _plausible
+from fairway.samplers.compass import _capped, _continued, _improvement, _joins, _plausible, _rows
 from fairway.testing import check_sampler
 
 SPACE = {"x": fw.Float(0.0, 1.0), "y": fw.Float(0.0, 1.0), "kind": fw.Choice(["a", "b", "c"])}
@@ -51,12 +51,35 @@ def test_while_nothing_was_stopped_it_is_ctpe(limits):
     assert [trial.params for trial in one.trials] == [trial.params for trial in other.trials]
 
 
-def test_after_100_trials_it_is_ctpe():
+def test_after_100_cheap_trials_it_is_ctpe():
     study = searched(fw.CTPE(), 110, steps=8)
     short, long, rng = study.history.first(80), study.history.first(101), np.random.default_rng
     assert short.partial.any()
     assert (fw.Compass().propose(short, rng(0)) != fw.CTPE().propose(short, rng(0))).any()
     np.testing.assert_array_equal(fw.Compass().propose(long, rng(0)), fw.CTPE().propose(long, rng(0)))
+
+
+def dear(history):
+    """The history, if each trial had cost a second."""
+    return replace(history, seconds=np.ones(len(history)))
+
+
+def test_after_100_dear_trials_its_processes_make_every_other_proposal():
+    history, rng = dear(searched(fw.CTPE(), 251, steps=8).history), np.random.default_rng
+    for n, same in ((250, False), (251, True)):
+        proposed = (sampler.propose(history.first(n), rng(0)) for sampler in (fw.Compass(), fw.CTPE()))
+        assert np.array_equal(*proposed) == same
+
+
+def test_of_many_trials_it_learns_from_the_best_trained_and_the_latest():
+    history = searched(fw.CTPE(), 250, steps=8).history
+    rows = _rows(history)
+    assert len(rows) == 100
+    assert history.best_first[0] in rows
+    assert rows[-50:].tolist() == [*range(200, 250)]
+    others = np.setdiff1d(np.arange(250), rows)
+    assert history.reached[rows[:50]].mean() > history.reached[others].mean() + 1
+    assert _rows(history.first(60)).tolist() == [*range(60)]
 
 
 def test_no_process_joins_in_a_space_of_many_features():

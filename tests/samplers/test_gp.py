@@ -7,6 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 import fairway as fw
+from fairway.samplers.gp import best_and_latest
 from fairway.samplers.initial import initial_point
 from fairway.testing import MIXED, check_sampler
 
@@ -95,7 +96,7 @@ def test_of_many_trials_the_better_and_the_later_are_used():
     study = fw.Study({"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), sampler=fw.Random(), seed=0)
     for k in range(60):
         study.tell(study.ask(), loss=float(k))
-    rows = fw.GP(most=20)._rows(study.history)
+    rows = best_and_latest(study.history.best_first, most=20)
     assert rows.tolist() == [*range(10), *range(50, 60)]
 
 

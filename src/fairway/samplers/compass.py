@@ -10,8 +10,12 @@ are, like it, feasible or infeasible. Losses are capped at median + 2 (median - 
 The acquisition is c-TPE's factor for the objective (and, where trials failed, that for failures) times the expected
 improvement over the best feasible trial, if there is one, times the probability that each constraint holds (with a
 process for each, as in `GP`). c-TPE's factors for the constraints are left out, or each limit would count twice; they
-stay where there is no other. The processes join once a trial was stopped early, while at most 100 trials have finished,
-in spaces of at most 60 features. Otherwise this is c-TPE.
+stay where there is no other. The processes join once a trial was stopped early, in spaces of at most 60 features.
+Otherwise this is c-TPE.
+
+Once more than 100 trials have finished, the processes learn from 100 of them, half of them the best trained (in c-TPE's
+order) and half the latest, and c-TPE makes every other proposal alone: it refines the best where differences are too
+small for a process. Where a mean trial costs less than 0.03 seconds, so much thought does not pay: c-TPE makes all.
 """
 
 from __future__ import annotations
@@ -27,13 +31,14 @@ from numpy.typing import NDArray
 
 from fairway.history import History
 from fairway.models.blas import one_thread
-from fairway.samplers.gp import limit_terms, objective_process
-from fairway.samplers.tpe import CTPE, Points
+from fairway.samplers.gp import best_and_latest, limit_terms, objective_process
+from fairway.samplers.tpe import CTPE, Points, best_trained_first
 
 if TYPE_CHECKING:
     from fairway.models.parzen import Parzen
 
-_TRIALS = 100
+_MOST = 100  # trials to learn from
+_SECONDS = 0.03  # of a mean trial, from which on the processes join after more trials than that
 _FEATURES = 60
 _RANDOM = 256  # random candidates, beside those drawn from the densities
 _CAP = 2.0  # times the distance from the best to the median
@@ -77,8 +82,8 @@ class Compass(CTPE):
 
 
 def _joins(history: History) -> bool:
-    """Whether Gaussian processes join: a trial was stopped, few have finished, and the space has few features."""
-    if len(history) > _TRIALS or not history.partial.any():
+    """Whether Gaussian processes join: a trial was stopped, trials are few or dear, and the space has few features."""
+    if not history.partial.any() or len(history) > _MOST and (len(history) % 2 or history.seconds.mean() < _SECONDS):
         return False
     from fairway.models.gaussian_process import Features  # noqa: PLC0415 - SciPy is slow to load, and must be before `one_thread`
 
@@ -97,7 +102,7 @@ def _improvement(history: History) -> Callable[[Points], NDArray[np.float64]] | 
     from fairway.models.search import Surface, Term  # noqa: PLC0415
     from fairway.models.transform import Transform  # noqa: PLC0415
 
-    features, rows = Features(history.space), np.flatnonzero(~history.failed)
+    features, rows = Features(history.space), _rows(history)
     terms = [*limit_terms(features, history, rows)]
     held = [history.late_beyond(i)[rows] <= 0.0 for i in range(len(history.problem.constraints))]  # late in training
     feasible = np.all([np.ones(len(rows), np.bool_), *held], axis=0)
@@ -107,6 +112,12 @@ def _improvement(history: History) -> Callable[[Points], NDArray[np.float64]] | 
         process, best = objective_process(features, history, rows, move(loss), feasible)
         terms.append(Term(process, partial(log_expected_improvement, best=best)))
     return Surface(features, terms) if terms else None
+
+
+def _rows(history: History) -> NDArray[np.intp]:
+    """The rows to learn from: all, or the best one, the best trained ones and the latest."""
+    best, trained = history.best_first[:1], best_trained_first(history)
+    return best_and_latest(np.concatenate([best, trained[~np.isin(trained, best)]]), _MOST)
 
 
 def _capped(loss: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -79,22 +79,13 @@ class GP(Sampler):
 
         space, features = history.space, Features(history.space)
         with one_thread():
-            terms = self._terms(features, history, self._rows(history))
+            terms = self._terms(features, history, best_and_latest(history.best_first, self.most))
             if not terms:
                 return rng.random(len(space))
             incumbents = history.x[history.top(_INCUMBENTS)]
             pool = np.concatenate([rng.random((_RANDOM, len(space))), neighbours(space, incumbents, rng)])
             x, _ = maximise(Surface(features, terms), pool, history.is_new, rng)
         return np.asarray(x[0]) if len(x) else rng.random(len(space))
-
-    def _rows(self, history: History) -> NDArray[np.intp]:
-        """The rows to learn from: all, or the best and the latest."""
-        order = history.best_first
-        if len(order) <= self.most:
-            return np.sort(order)
-        better = order[: self.most // 2]
-        later = np.setdiff1d(order, better)[-(self.most - len(better)) :]
-        return np.sort(np.concatenate([better, later]))
 
     def _terms(self, features: Features, history: History, rows: NDArray[np.intp]) -> list[Term]:
         from fairway.models import acquisition as functions  # noqa: PLC0415
@@ -123,6 +114,19 @@ class GP(Sampler):
             stopped[np.argmin(np.where(history.feasible[rows], loss, np.inf))] = False
             loss[stopped] = median
         return loss
+
+
+def best_and_latest(order: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """Some rows to learn from, given all from best to worst: all, or the best and the latest, half each; sorted.
+
+    >>> best_and_latest(np.array([3, 0, 1, 2, 5, 4]), most=4).tolist()
+    [0, 3, 4, 5]
+    """
+    if len(order) <= most:
+        return np.sort(order)
+    better = order[: most // 2]
+    later = np.setdiff1d(order, better)[-(most - len(better)) :]
+    return np.sort(np.concatenate([better, later]))
 
 
 def objective_process(

@@ -151,7 +151,7 @@ class TPE(Sampler):
 
     def _factors(self, history: History) -> Iterator[_Factor]:
         """The factors that are not constant; here, at most the objective, and whether a trial fails."""
-        order = _best_trained_first(history)
+        order = best_trained_first(history)
         for own in _split(history.x, order, self._good_size(history, order), history.pending, ranked=True):
             good, bad = zip(own[:2], *self._carried(history), strict=True)
             yield own._replace(good=np.concatenate(good), bad=np.concatenate(bad))
@@ -164,7 +164,7 @@ class TPE(Sampler):
         alike = [each for each in history.earlier if knows_most(each)]
         most = round(_CARRIED / max(len(alike), 1) * _CARRIED / (_CARRIED + len(history)))
         for each in alike:
-            order = _best_trained_first(each)
+            order = best_trained_first(each)
             size = self._good_size(each, order)
             bad = order[size:]
             spread = np.linspace(0, len(bad) - 1, min(most, len(bad))).astype(np.intp)
@@ -266,7 +266,7 @@ class _Acquisition:
         return total
 
 
-def _best_trained_first(history: History) -> NDArray[np.intp]:
+def best_trained_first(history: History) -> NDArray[np.intp]:
     """The rows that did not fail, by how long each trial was trained, in whole factors, and then by lowest loss.
 
     Trials reported fold by fold are sorted by loss alone: folds are not training, and their means are corrected.
