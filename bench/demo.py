@@ -23,6 +23,7 @@ from fairway.demo import Credit, open_study
 SAMPLERS: dict[str, fw.Sampler | None] = {"default": None, "random search": fw.Random()}
 KINDS = {
     "not among": "not among the best 55% at its step",
+    "not on course": "not on course for the best 55% at its step",
     "behind the best": "too far behind the best to catch up",
     "violated since": "beyond the limit, and such trials rarely come back",
 }

@@ -26,15 +26,38 @@ def rungs_by_definition(spacing):
     return rungs
 
 
-def trusted_by_definition(seen, rungs, rung, trust):
-    """Whether a rung orders the probes as the rung three times later does; `seen`: auc by trial and step."""
+def heading_by_definition(aucs, rungs, rung):
+    """A trial's auc at a rung if it rose once more by as much as since the rung before; `aucs` by step."""
+    before = rungs[rungs.index(rung) - 1] if rung != rungs[0] else rung
+    return aucs[rung] - (aucs[before] - aucs[rung])
+
+
+def agreeing_by_definition(seen, rungs, rung, *, by_heading):
+    """How many pairs of probes a rung orders as the rung three times later does, of how many.
+
+    `seen` is the auc by trial and step.
+    """
     later = next((step for step in rungs if step >= 3 * rung), math.inf)
-    probes = [k for k in sorted(seen) if k < 6 or k % 8 == 0]
-    both = [(seen[k][rung], seen[k][later]) for k in probes if rung in seen[k] and later in seen[k]][-48:]
+    probes = [k for k in sorted(seen) if (k < 6 or k % 8 == 0) and rung in seen[k] and later in seen[k]][-48:]
+    shown = [heading_by_definition(seen[k], rungs, rung) if by_heading else seen[k][rung] for k in probes]
+    both = [(before, seen[k][later]) for before, k in zip(shown, probes, strict=True)]
     same = [(a[0] - b[0]) * (a[1] - b[1]) for i, a in enumerate(both) for b in both[:i]]
-    agreeing = sum(1.0 if product > 0 else 0.5 if product == 0 else 0.0 for product in same)
+    return sum(1.0 if product > 0 else 0.5 if product == 0 else 0.0 for product in same), len(same)
+
+
+def heads_by_definition(seen, rungs):
+    """Whether trials are compared by heading."""
+    by_heading, by_auc = (
+        sum(agreeing_by_definition(seen, rungs, rung, by_heading=way)[0] for rung in rungs) for way in (True, False)
+    )
+    return by_heading > by_auc
+
+
+def trusted_by_definition(seen, rungs, rung, trust):
+    """Whether a rung orders the probes as the rung three times later does."""
+    agreeing, pairs = agreeing_by_definition(seen, rungs, rung, by_heading=heads_by_definition(seen, rungs))
     guess = (0.65, 0.75, 0.775, 0.8)[min(rungs.index(rung), 3)]
-    return (agreeing + 6 * guess) / (len(same) + 6) >= trust
+    return (agreeing + 6 * guess) / (pairs + 6) >= trust
 
 
 def gain_by_definition(seen, upto, completed, rung):
@@ -84,9 +107,10 @@ def by_definition(curves, *, keep, spacing, trust, persistence):  # noqa: PLR091
                 probes = (number < 6 or number % 8 == 0) and t < 3 * first
                 if not probes and (auc < best or not near) and trusted_by_definition(seen, rungs, t, trust):
                     those = [k for k in seen if t in seen[k] and (excess or (k, t) in kept_to)]
-                    peers = sorted((seen[k][t] for k in those), reverse=True)
-                    kept = max(1, math.floor(len(peers) * keep + 1e-9))
-                    stop = auc < peers[kept - 1]
+                    heads = heads_by_definition(seen, rungs)
+                    shown = {k: heading_by_definition(seen[k], rungs, t) if heads else seen[k][t] for k in those}
+                    kept = max(1, math.floor(len(shown) * keep + 1e-9))
+                    stop = shown[number] < sorted(shown.values(), reverse=True)[kept - 1]
                 upto[number] = t
                 if number >= 6 and number % 8:
                     stop = stop or best - auc > 1.5 * gain_by_definition(seen, upto, completed, t)
@@ -227,6 +251,45 @@ def test_what_violates_a_limit_is_no_reason_to_stop_what_does_not():
     study = study_of(fw.Pilot(interval=1, trust=0.0, persistence=1000.0))
     lengths = [len(trial) for trial in run_curves(study, [slow, *[fast] * 8, slow])]
     assert lengths[-1] == 12  # though it is behind all that are fast
+
+
+def fading(end, lead):
+    """A curve whose early lead fades while it learns."""
+    steps = np.arange(1, 41)
+    return [(auc, {}) for auc in end * (1 - np.exp(-steps / 8)) + lead * np.exp(-steps / 2)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_early_leads_fade_trials_are_stopped_by_where_they_head(seed):
+    rng = np.random.default_rng(seed)
+    shown = [fading(end, lead) for end, lead in rng.uniform((0.4, 0.0), (0.9, 0.5), (60, 2))]
+    study = study_of(fw.Pilot(), constraints=())
+    run_curves(study, shown)
+    stopped = [trial for trial in study.trials if "not on course for the best 55% of " in trial.reason]
+    assert len(stopped) > 30
+
+    def has_led(trial):
+        """Whether it was stopped at a step where a trial that was behind it continued."""
+        at = trial.steps
+        return any(
+            shown[other.number][at - 1][0] < shown[trial.number][at - 1][0]
+            for other in study.trials
+            if other.steps > at
+        )
+
+    assert any(map(has_led, stopped))
+    assert not verify(study.log.read()).faults
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_curves_are_flat_and_noisy_hardly_anybody_is_judged_by_where_they_head(seed):
+    rng = np.random.default_rng(seed)
+    noisy = [[(auc, {}) for auc in end + 0.03 * rng.normal(size=40)] for end in rng.uniform(0.4, 0.9, 60)]
+    study = study_of(fw.Pilot(), constraints=())
+    run_curves(study, noisy)
+    reasons = [trial.reason for trial in study.trials if trial.status == "stopped"]
+    assert len(reasons) > 40
+    assert sum("on course" in reason for reason in reasons) <= len(reasons) / 4
 
 
 def saturating(end, pace, n=60):

@@ -33,7 +33,7 @@ from fairway.logs import logger
 from fairway.problem import Problem
 from fairway.space import Space
 
-VERSION = "7"
+VERSION = "8"
 """Version of what the names in a snapshot mean; raise it when a stopper's state changes between releases."""
 
 _PLAIN = (

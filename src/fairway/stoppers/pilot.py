@@ -1,11 +1,12 @@
 """The default stopper: it weighs continuing a trial against starting a new one, by what earlier trials showed.
 
 Trials are compared at rungs, steps that grow by the factor `spacing`: those that reached a rung are ranked by
-objective, and the best share `keep` continues. A trial with no known violation is ranked only among others like it. The
-rank does not stop a trial that is at least as good as the best feasible checkpoint (or any trial while there is none),
-unless the trial is infeasible and not among the share `keep` of infeasible ones with the least violation. Which rungs
-count is learned: a rung is trusted while it orders at least the share `trust` of all pairs of trials as a rung three
-times later does. To measure that, some trials, the probes, are not stopped before three times the first trusted rung.
+objective, or by where their curves head, and the best share `keep` continues. A trial with no known violation is ranked
+only among others like it. The rank does not stop a trial that is at least as good as the best feasible checkpoint (or
+any trial while there is none), unless the trial is infeasible and not among the share `keep` of infeasible ones with
+the least violation. What is ranked and which rungs count is learned (`fairway.stoppers.rungs`): a rung is trusted while
+it orders at least the share `trust` of all pairs of trials as a rung three times later does. To measure that, some
+trials, the probes, are not stopped before three times the first trusted rung.
 
 Whether an infeasible trial will recover, and when to check it again, is learned too (`fairway.stoppers.recoveries`). So
 is how much a trial may still gain: one that is too far behind the best to catch up stops (`fairway.stoppers.gains`).
@@ -27,7 +28,7 @@ from fairway.problem import Problem
 from fairway.stoppers.gains import MARGIN, Gains
 from fairway.stoppers.ranks import DUST, Neighbours, PairRanks, Ranks
 from fairway.stoppers.recoveries import Recoveries, Violations
-from fairway.stoppers.rungs import Rungs
+from fairway.stoppers.rungs import Rungs, heading
 from fairway.stoppers.stopper import Interval, Stopper, StopperState
 
 _PRICED = 4  # checks that are made whatever they cost, to learn their price
@@ -103,10 +104,11 @@ class _PilotState(StopperState):
         self._trials: dict[int, _Course] = {}
         self._rungs = Rungs(config.grace, config.spacing, config.trust)
         self._constrained = constrained
-        self._ranks: defaultdict[int, Ranks] = defaultdict(Ranks)  # by rung
-        self._unviolated: defaultdict[int, Ranks] = defaultdict(Ranks)  # by rung: those that violate nothing there
+        # By rung, and by loss (0) or heading (1): `Rungs` learns which of the two counts.
+        self._ranks: defaultdict[tuple[int, int], Ranks] = defaultdict(Ranks)
+        self._unviolated: defaultdict[tuple[int, int], Ranks] = defaultdict(Ranks)  # those that violate nothing there
+        self._placed: defaultdict[tuple[int, int], Neighbours] = defaultdict(Neighbours)  # where metrics are tracked
         self._infeasible: defaultdict[int, PairRanks] = defaultdict(PairRanks)  # by rung: violation, then loss
-        self._placed: defaultdict[int, Neighbours] = defaultdict(Neighbours)  # by rung, where metrics are tracked
         self._gains = Gains()
         self._check_cost = 0
         self._checks = 0
@@ -207,20 +209,21 @@ class _PilotState(StopperState):
         The trial is compared with those of similar tracked metrics, if any are tracked; else, if it violates nothing,
         with others that violate nothing; else with all.
         """
+        way, keys = int(self._rungs.by_heading), (loss, heading(rung, loss, course.losses))
         if course.place is not None:
-            return self._placed[rung].add(course.place, loss)
-        ranks = self._ranks[rung]
-        rank = ranks.add(loss)
-        if self._constrained and not course.violation:
-            ranks = self._unviolated[rung]
-            rank = ranks.add(loss)
-        return rank, len(ranks)
+            return [self._placed[rung, i].add(course.place, key) for i, key in enumerate(keys)][way]
+        found = [self._ranks[rung, i].add(key) for i, key in enumerate(keys)]
+        if not self._constrained or course.violation:
+            return found[way], len(self._ranks[rung, way])
+        found = [self._unviolated[rung, i].add(key) for i, key in enumerate(keys)]
+        return found[way], len(self._unviolated[rung, way])
 
     def _why_behind(self, rung: int, rank: int, n: int) -> str | None:
         """The reason to stop a trial that is at least as good as `rank` of `n`; None to continue."""
         if n - rank < self._kept(n):
             return None
-        return f"not among the {self._share} of {n} at step {self._rungs.steps[rung]}"
+        headed = "on course for" if self._rungs.by_heading else "among"
+        return f"not {headed} the {self._share} of {n} at step {self._rungs.steps[rung]}"
 
     @property
     def _share(self) -> str:
