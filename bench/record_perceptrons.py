@@ -28,7 +28,7 @@ import fairway as fw
 from bench.runs import space_columns
 
 SEED = 77
-TRAINED = {"pendigits": 1500, "mfeat_fourier": 900}  # rows
+TRAINED = {"pendigits": 1500, "mfeat_fourier": 900, "optdigits": 1500, "mfeat_pixel": 900}  # rows
 JUDGED = 2000  # rows at most
 WRONG, NOISE = 0.1, 0.5  # the share of wrong labels; the deviation of what is added to rows of unit deviation
 BINS = 15  # of the calibration error
