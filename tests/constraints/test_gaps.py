@@ -100,6 +100,12 @@ def test_the_bound_counts_a_small_group_whose_gap_is_not_the_value():
     assert unknown.upper(0.95) > 0.25
 
 
+def test_of_pairs_that_differ_by_rounding_alone_the_least_certain_counts():
+    unsure = largest_gap(Cells(np.array([[0.0, 0.5]]), np.array([[200.0, 9.0]])), 1)
+    both = largest_gap(Cells(np.array([[0.0, 0.5, math.nextafter(0.5, 1.0)]]), np.array([[200.0, 9.0, 200.0]])), 1)
+    assert both.error == unsure.error
+
+
 def test_by_hand():
     gap = largest_gap(Cells(np.array([[0.1, 0.3]]), np.array([[98.0, 198.0]])), 296)
     low, high = 10.8 / 100, 60.4 / 200  # (98 * 0.1 + 1) / 100, (198 * 0.3 + 1) / 200

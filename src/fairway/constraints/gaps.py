@@ -30,6 +30,8 @@ from numpy.typing import NDArray
 
 from fairway.measured import Measured, quantile
 
+_ROUNDING = 1e-12
+
 
 class Cells(NamedTuple):
     """The rates and rows of each cell, (labels, groups)."""
@@ -54,7 +56,7 @@ def largest_gap(cells: Cells, rows: int) -> Measured:
         return Measured(math.nan, math.nan)
     pairs = _gaps(cells)
     value = float(pairs.value.max())
-    error = float(pairs.error[pairs.value == value].max())  # of the pairs with the same gap, the least certain
+    error = float(pairs.error[_alike(pairs, value)].max())
     upper, lower = partial(_gap_at_most, cells, value), partial(_gap_at_least, cells, value)
     return Measured(value, error, rows=rows, upper=upper, lower=lower)
 
@@ -69,9 +71,14 @@ def smallest_ratio(cells: Cells, rows: int) -> Measured:
         return Measured(math.nan, math.nan)
     pairs = _ratios(cells)
     value = float(np.fmin.reduce(pairs.value))
-    error = float((pairs.smoothed * pairs.error)[pairs.value == value].max())
+    error = float((pairs.smoothed * pairs.error)[_alike(pairs, value)].max())
     upper, lower = partial(_ratio_at_most, cells, value), partial(_ratio_at_least, cells, value)
     return Measured(value, error, rows=rows, upper=upper, lower=lower)
+
+
+def _alike(pairs: _Pairs, value: float) -> NDArray[np.bool_]:
+    """The pairs with this value, up to rounding: the least certain of them counts."""
+    return np.isclose(pairs.value, value, rtol=0.0, atol=_ROUNDING)
 
 
 def smoothed(rates: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
