@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fairway as fw
 from fairway import feasibility
-from tests.conftest import run_curves
+from fairway.history import COLUMNS
+from tests.conftest import SPACE, flush, run_curves
 
 
 def test_rows_say_failed_infeasible_and_unknown_apart(make_study):
@@ -49,6 +52,56 @@ def test_running_trials_are_pending(make_study):
     study.tell(trials[1], auc=0.5, eod=0.1)
     assert study.history.pending.tolist() == [[trials[0].params["x"]], [trials[2].params["x"]]]
     assert study.history.x.tolist() == [[trials[1].params["x"]]]
+
+
+CURVE = st.lists(st.tuples(st.integers(0, 8).map(lambda k: k / 8), st.sampled_from([0.1, 0.25, 0.4, None])), max_size=9)
+
+
+def report(trial, curve, since=0):
+    for step, (auc, eod) in enumerate(curve, since + 1):
+        trial.report({"auc": auc} if eod is None else {"auc": auc, "eod": eod}, step=step)
+
+
+@given(st.lists(CURVE.filter(len), min_size=1, max_size=4), st.lists(CURVE, min_size=1, max_size=3), st.integers(0, 2))
+def test_with_its_running_trials_a_snapshot_is_what_it_would_be_if_they_were_stopped_now(ended, running, flushed):
+    """Whether or not their reports are in the log yet; trials without a report stay pending."""
+    study = fw.Study(SPACE, fw.Maximize("auc"), [fw.AtMost("eod", 0.25)], stopper=fw.Never(), seed=0)
+    for curve in ended:
+        trial = study.ask()
+        report(trial, curve)
+        study.tell(trial)
+    trials = study.ask(len(running))
+    for k, (trial, curve) in enumerate(zip(trials, running, strict=True)):
+        half = len(curve) // 2
+        report(trial, curve[:half])
+        if k == flushed:
+            flush(study)
+        report(trial, curve[half:], since=half)
+    found = study.history.with_running()
+    silent = [trial for trial, curve in zip(trials, running, strict=True) if not curve]
+    assert found.pending.tolist() == [[trial.params["x"]] for trial in silent]
+    for trial, curve in zip(trials, running, strict=True):
+        if curve:
+            trial.driver.cut("stopped now")
+            study.tell(trial)
+    for name in COLUMNS:
+        np.testing.assert_array_equal(getattr(found, name), getattr(study.history, name), err_msg=name)
+    assert found.order.tolist() == study.history.order.tolist()
+
+
+def test_what_running_trials_have_reported_is_shown_to_samplers_that_ask_for_it(make_study):
+    for sampler, shown in ((fw.Compass(), True), (fw.Blend(around=fw.Compass()), True), (fw.CTPE(), False)):
+        study = make_study(sampler=sampler)
+        study.ask().report(auc=0.5, eod=0.1)
+        assert (study.history.running is not None) == shown
+        assert len(study.history.with_running()) == shown
+
+
+def test_trials_reported_fold_by_fold_are_not_shown_while_they_run(make_study):
+    study = make_study(sampler=fw.Compass(), constraints=[])
+    study.tell(study.ask(), auc=0.5)
+    study.ask().report(auc=fw.Folds([0.5, 0.6], of=5))
+    assert len(study.history.with_running()) == 1
 
 
 @pytest.mark.parametrize(

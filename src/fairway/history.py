@@ -49,6 +49,9 @@ class History:
     | `given` | (d,) | coordinates that the next point must have, NaN where the sampler is free; None: all are free |
     | `fronts` | (k, 3 + m) | if metrics are tracked, the checkpoints on each trial's front: row, step, loss, bounds |
 
+    `running` has a row for each running trial that has reported, as if it had been stopped there; its `pending` are the
+    others. Only samplers that ask for it (`Sampler.watches`) are shown it.
+
     `earlier` holds the studies that this one started from, each as a history in this study's space with its own
     objective and constraints. Their losses and values come from other data, so only ranks are comparable.
 
@@ -84,6 +87,7 @@ class History:
     derived: Derived = field(default_factory=Derived, repr=False)  # shared with later snapshots of the same study
     given: NDArray[np.float64] | None = None
     earlier: tuple[History, ...] = ()
+    running: History | None = None
     fronts: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 3)), repr=False)
 
     def __len__(self) -> int:
@@ -94,7 +98,21 @@ class History:
         columns = {name: getattr(self, name)[:n] for name in COLUMNS}
         if self.means is not None:
             columns["loss"] = columns["lowest"] = self.means.moved(columns["folds"])
-        return replace(self, **columns, pending=self.pending[:0], fronts=self.fronts[self.fronts[:, 0] < n])
+        fronts = self.fronts[self.fronts[:, 0] < n]
+        return replace(self, **columns, pending=self.pending[:0], running=None, fronts=fronts)
+
+    def with_running(self) -> History:
+        """The snapshot with the rows of `running` after its own; itself if trials are reported fold by fold."""
+        running = self.running
+        if running is None or not len(running) or self.means is not None or running.means is not None:
+            return self
+        fronts = running.fronts.copy()
+        fronts[:, 0] += len(self)
+        changed: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), getattr(running, name)]) for name in COLUMNS
+        }
+        changed["fronts"] = np.concatenate([self.fronts, fronts])
+        return replace(self, **changed, pending=running.pending, running=None, derived=Derived())
 
     def aimed(self, aim: Mapping[str, float]) -> History:
         """The snapshot as a search with these limits on the tracked metrics sees it; metrics without one are left out.
@@ -128,6 +146,7 @@ class History:
             late=self.late[:, kept],
             halfway=np.full_like(self.halfway, np.nan),  # the checkpoint it led to may not represent the trial now
             derived=Derived(),
+            running=None if self.running is None else self.running.aimed(aim),
             fronts=self.fronts[:0],
         )
 

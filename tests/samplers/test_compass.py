@@ -59,6 +59,38 @@ def test_after_100_cheap_trials_it_is_ctpe():
     np.testing.assert_array_equal(fw.Compass().propose(long, rng(0)), fw.CTPE().propose(long, rng(0)))
 
 
+def with_running(study):
+    """The history that a sampler sees if it watches running trials."""
+    return replace(study.history, running=study.owner.ledger.running_history(study.owner.journal.unwritten))
+
+
+def test_it_tries_more_like_a_running_trial_that_is_ahead():
+    """The mean distance of its proposals from that trial, if it sees what the trial has reported and if it does not."""
+    seen, unseen = [], []
+    for seed in range(10):
+        study = searched(fw.CTPE(), 15, seed=seed)
+        study.enqueue({"x": 0.9, "y": 0.1, "kind": "c"})  # far from the best of the others
+        trial = study.ask()
+        for step in range(1, 9):
+            trial.report(loss=-1.0 + 1.0 / step, step=step)
+        history = with_running(study)
+        for each, apart in ((history, seen), (replace(history, running=None), unseen)):
+            x = fw.Compass().propose(each, np.random.default_rng(seed))
+            apart.append(abs(x[0] - 0.9) + abs(x[1] - 0.1))
+    assert np.mean(seen) < 0.6 * np.mean(unseen)
+
+
+@pytest.mark.parametrize("n", [20, 100, 120, 121])
+@pytest.mark.parametrize("running", [0, 1, 4])
+def test_whether_its_processes_join_does_not_depend_on_what_runs(n, running):
+    study = searched(fw.CTPE(), n, steps=8)
+    for trial in study.ask(4)[:running]:
+        trial.report(loss=0.5)
+    history = with_running(study)
+    for each in (history, dear(history)):
+        assert _joins(each) == _joins(replace(each.with_running(), seconds=np.full(n + running, each.seconds[0])))
+
+
 def dear(history):
     """The history, if each trial had cost a second."""
     return replace(history, seconds=np.ones(len(history)))

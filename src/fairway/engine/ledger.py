@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -374,6 +375,21 @@ class Ledger:
     def history(self) -> History:
         """A snapshot for samplers and terminators."""
         return self.columns.snapshot([*self.points.values()])
+
+    def running_history(self, unwritten: Iterable[Reported] = ()) -> History:
+        """`History.running`: a row for each running trial, with reports that the log does not have yet."""
+        columns, silent = Columns(self._space, self._problem, self._seed), []
+        added = defaultdict[int, list[Reported]](list)
+        for batch in unwritten:
+            added[batch.number].append(batch)
+        for number, course in self.running.items():
+            for batch in added[number]:
+                course = replace(course, **with_reports(self._problem, course, batch))  # noqa: PLW2901
+            if course.checkpoint is None:
+                silent.append(self.points[number])
+            else:
+                add_row(columns, number, self.points[number], replace(course, status="stopped"))
+        return columns.snapshot(silent)
 
     def fill(self, blocks: Sequence[Block], trials: int, running: Mapping[int, Course], *, with_reports: bool) -> None:
         """Fill the ledger with packed trials, and with the running ones among them, with or without their reports."""

@@ -160,6 +160,9 @@ class Owner:
         """
         with self.lock:
             history = self.ledger.history()
+            if self._sampler.watches:
+                reports = [event for event in self.journal.unwritten if isinstance(event, Reported)]
+                history = replace(history, running=self.ledger.running_history(reports))
             if self._earlier is None or self._earlier[0] is not self.problem:
                 self._earlier = self.problem, histories(self.ledger.carried, self.space, self.problem)
             earlier = self._earlier[1]

@@ -52,6 +52,10 @@ class Blend(Sampler):
             kind = registry.kind(settings.pop("kind", CTPE.__name__)) or CTPE
             object.__setattr__(self, "around", kind(**settings))
 
+    @property
+    def watches(self) -> bool:
+        return self.around.watches
+
     def propose(self, history: History, rng: np.random.Generator) -> Array:
         if not len(history) and not len(history.pending) and self.start_at is not None:
             return np.nan_to_num(history.space.encode(self.start_at), nan=0.5)

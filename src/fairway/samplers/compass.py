@@ -11,9 +11,10 @@ The acquisition is c-TPE's factor for the objective (and, where trials failed, t
 improvement over the best feasible trial, if there is one, times the probability that each constraint holds (with a
 process for each, as in `GP`). c-TPE's factors for the constraints are left out, or each limit would count twice; they
 stay where there is no other. The processes join once a trial was stopped early, in spaces of at most 60 features.
-Otherwise this is c-TPE.
+Otherwise this is c-TPE. Where they join, a running trial that has reported counts, in the densities too, as if it had
+been stopped there: the best trials train longest, and would otherwise be known last.
 
-Once more than 100 trials have finished, the processes learn from 100 of them, half of them the best trained (in c-TPE's
+Once more than 100 trials have begun, the processes learn from 100 of them, half of them the best trained (in c-TPE's
 order) and half the latest, and c-TPE makes every other proposal alone: it refines the best where differences are too
 small for a process. Where a mean trial costs less than 0.03 seconds, so much thought does not pay: c-TPE makes all.
 """
@@ -21,7 +22,6 @@ small for a process. Where a mean trial costs less than 0.03 seconds, so much th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -61,13 +61,21 @@ class Compass(CTPE):
     True
     """
 
+    @property
+    def watches(self) -> bool:
+        return True
+
     def propose(self, history: History, rng: np.random.Generator) -> Points:
-        with _threads(history):
+        if not _joins(history):
             return super().propose(history, rng)
+        with one_thread():
+            return super().propose(history.with_running(), rng)
 
     def choose(self, history: History, candidates: Points, rng: np.random.Generator) -> int:
-        with _threads(history):
+        if not _joins(history):
             return super().choose(history, candidates, rng)
+        with one_thread():
+            return super().choose(history.with_running(), candidates, rng)
 
     def _leaves_limits(self, history: History) -> bool:
         return _joins(history)
@@ -82,17 +90,16 @@ class Compass(CTPE):
 
 
 def _joins(history: History) -> bool:
-    """Whether Gaussian processes join: a trial was stopped, trials are few or dear, and the space has few features."""
-    if not history.partial.any() or len(history) > _MOST and (len(history) % 2 or history.seconds.mean() < _SECONDS):
+    """Whether Gaussian processes join: a trial was stopped, trials are few or dear, and the space has few features.
+
+    So that `History.with_running` changes nothing here, trials are counted that have begun.
+    """
+    begun = len(history) + len(history.pending)
+    if not history.partial.any() or begun > _MOST and (begun % 2 or history.seconds.mean() < _SECONDS):
         return False
     from fairway.models.gaussian_process import Features  # noqa: PLC0415 - SciPy is slow to load, and must be before `one_thread`
 
     return len(Features(history.space).of) <= _FEATURES
-
-
-def _threads(history: History) -> AbstractContextManager[None]:
-    """A context with one thread for linear algebra, if Gaussian processes join."""
-    return one_thread() if _joins(history) else nullcontext()
 
 
 def _improvement(history: History) -> Callable[[Points], NDArray[np.float64]] | None:

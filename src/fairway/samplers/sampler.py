@@ -42,6 +42,11 @@ class Sampler(ABC):
     def propose(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
         """The next point of the unit cube, shape (d,); coordinates of inactive parameters are ignored."""
 
+    @property
+    def watches(self) -> bool:
+        """Whether the history that it is given says what running trials have reported, in `History.running`."""
+        return False
+
     def next_point(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
         """The proposal as `Space.encode` returns it; no configuration is proposed twice."""
         space = history.space
