@@ -22,35 +22,37 @@ def problem():
     features = Features(fw.Space({f"x{k}": fw.Float(0.0, 1.0) for k in range(D)}))
     x = rng.random((40, D))
     y = np.sin(4 * x[:, 0]) + x[:, 1] ** 2 + 0.1 * rng.normal(size=len(x))
-    theta = np.concatenate([np.log(rng.uniform(0.3, 2.0, D)), [0.3, -4.0]])
+    theta = np.concatenate([np.log(rng.uniform(0.3, 2.0, D)), [0.3, -4.0, 0.0]])
     return features, features(x), (y - y.mean()) / y.std(), theta, rng
 
 
 def peer(theta):
-    lengths, (amplitude, noise) = np.exp(theta[:-2]), np.exp(theta[-2:])
+    lengths, (amplitude, noise, _) = np.exp(theta[:D]), np.exp(theta[D:])
     return ConstantKernel(amplitude) * Matern(lengths, (0.03, 30.0), nu=2.5) + WhiteKernel(noise)
 
 
-def test_likelihood_gradient_and_predictions_are_scikit_learns(problem):
+@pytest.mark.parametrize("doubted", [0.0, 0.5])
+def test_likelihood_gradient_and_predictions_are_scikit_learns(problem, doubted):
     features, z, y, theta, rng = problem
-    theirs = GaussianProcessRegressor(peer(theta), optimizer=None, alpha=1e-10).fit(z, y)
+    doubt = doubted * rng.random(len(y))
+    theirs = GaussianProcessRegressor(peer(theta), optimizer=None, alpha=1e-10 + doubt).fit(z, y)
     likelihood, gradient = theirs.log_marginal_likelihood(theirs.kernel_.theta, eval_gradient=True)
-    value, slope = negative_log_likelihood(theta, features, z, y)
+    value, slope = negative_log_likelihood(theta, features, z, y, doubt)
     assert -value == pytest.approx(likelihood, abs=1e-6)
-    assert -slope == pytest.approx(np.concatenate([gradient[1 : D + 1], gradient[:1], gradient[-1:]]), abs=1e-6)
-    ours = GaussianProcess(features, z, y, theta)
+    assert -slope[:-1] == pytest.approx(np.concatenate([gradient[1 : D + 1], gradient[:1], gradient[-1:]]), abs=1e-6)
+    ours = GaussianProcess(features, z, y, theta, doubt)
     assert ours.log_likelihood == pytest.approx(likelihood, abs=1e-6)
     probes = rng.random((9, D))
     mean, deviation = ours.predict(probes)
     their_mean, their_deviation = theirs.predict(probes, return_std=True)
     assert mean == pytest.approx(their_mean, abs=1e-6)
-    assert deviation == pytest.approx(np.sqrt(their_deviation**2 - np.exp(theta[-1])), abs=1e-6)
+    assert deviation == pytest.approx(np.sqrt(their_deviation**2 - np.exp(theta[D + 1])), abs=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_fit_is_at_least_as_likely_as_scikit_learns(problem):
     features, z, y, _, _ = problem
-    begin = np.log([0.7] * D + [1.0, 0.01])
+    begin = np.log([0.7] * D + [1.0, 0.01, 1.0])
     theirs = GaussianProcessRegressor(peer(begin), alpha=1e-10).fit(z, y)
     ours = fit(features, z, y, prior=False, steps=200)
     assert ours.log_likelihood >= theirs.log_marginal_likelihood_value_ - 1e-4
@@ -74,11 +76,11 @@ def warped(theta, seed=3):
 
 def test_gradients_with_a_warp_are_those_of_differences(problem):
     features, z, y, theta, rng = problem
-    theta, small = warped(theta), 1e-6
-    _, gradient = negative_log_likelihood(theta, features, z, y)
+    theta, small, doubt = warped(theta), 1e-6, rng.random(len(y))
+    _, gradient = negative_log_likelihood(theta, features, z, y, doubt)
     for k in range(len(theta)):
         step = small * np.eye(len(theta))[k]
-        up, down = (negative_log_likelihood(theta + sign * step, features, z, y)[0] for sign in (1, -1))
+        up, down = (negative_log_likelihood(theta + sign * step, features, z, y, doubt)[0] for sign in (1, -1))
         assert gradient[k] == pytest.approx((up - down) / (2 * small), rel=1e-4, abs=1e-4)
     process, point = GaussianProcess(features, z, y, theta), rng.uniform(0.1, 0.9, D)
     _, _, by_mean, by_deviation = process.predict_with_gradient(point)
@@ -97,6 +99,23 @@ def test_a_warp_explains_what_happens_at_an_edge_of_the_range():
     y = (y - y.mean()) / y.std()
     plain, bent = (fit(features, features(x), y, warp=warp) for warp in (False, True))
     assert bent.log_likelihood > plain.log_likelihood + 5
+
+
+@pytest.mark.parametrize("scatter", [0.0, 1.0])
+def test_values_are_doubted_as_far_as_they_scatter(problem, scatter):
+    """Half of the values are doubtful, and scatter or do not."""
+    features, z, y, _, rng = problem
+    doubt = np.where(np.arange(len(y)) % 2, 1.0, 0.0)
+    seen = y + scatter * doubt * rng.normal(size=len(y))
+    process, plain = fit(features, z, seen, doubt, scaled=True), fit(features, z, seen)
+    errors = [np.abs(each.predict(z)[0] - y).mean() for each in (process, plain)]
+    if scatter:
+        assert process.log_likelihood > plain.log_likelihood + 3
+        assert process.factor > 0.2
+        assert errors[0] < 0.8 * errors[1]
+    else:
+        assert process.factor < 0.1
+        assert errors[0] < 1.3 * errors[1]
 
 
 def test_what_it_believes_of_running_points_leaves_its_mean_as_it_is(problem):

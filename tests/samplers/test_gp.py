@@ -7,7 +7,8 @@ import pytest
 from scipy import integrate, stats
 
 import fairway as fw
-from fairway.samplers.gp import best_and_latest
+from fairway.models.gaussian_process import Features
+from fairway.samplers.gp import best_and_latest, limit_terms
 from fairway.samplers.initial import initial_point
 from fairway.testing import MIXED, check_sampler
 
@@ -145,3 +146,24 @@ def test_integrals_agree():
         )
         share = stats.norm.logcdf(best, mean, deviation)
         assert log_probability_below(np.array([mean]), np.array([deviation]), best)[0] == pytest.approx(share)
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_limit_after_little_training_counts_as_far_as_it_says_something_of_a_later_one(grows):
+    """A gap that grows with training is kept by all at step 1; one that never changes is known there."""
+    study = fw.Study(
+        {"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), [fw.AtMost("gap", 0.5)], stopper=fw.Never(), seed=0
+    )
+    for k in range(40):
+        trial = study.ask()
+        x, early = trial.params["x"], k % 2 == 1
+        for step in (1,) if early else (1, 2, 4, 8, 16):
+            trial.report(step=step, loss=x, gap=0.1 if grows and step < 8 else x)
+        trial.driver.cut("stopped early" if early else "")
+        study.tell(trial)
+    features = Features(study.space)
+    (term,) = limit_terms(features, study.history, study.history.best_first)
+    (kept, broken), deviations = term.process.predict(features(np.array([[0.2], [0.9]])))
+    assert broken - kept > 1.0
+    assert max(deviations) < 0.5
+    assert (term.process.factor > 0.01) == grows

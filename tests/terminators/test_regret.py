@@ -66,7 +66,7 @@ def test_it_agrees_with_scikit_learns_process():
     terminator = Straight(0.01, log=False)
     rows = seen.order[:24]  # the better half
     ours = Surrogate(seen, rows, rows).objective
-    length, amplitude, noise = np.exp(ours.theta)
+    length, amplitude, noise, _ = np.exp(ours.theta)
     kernel = ConstantKernel(amplitude, "fixed") * Matern(length, "fixed", nu=2.5)
     theirs = GaussianProcessRegressor(kernel, alpha=noise + 1e-10, optimizer=None)
     move = Transform(seen.loss[rows])

@@ -8,8 +8,9 @@ at distance 1. An inactive numerical parameter is 0.5, an inactive choice all ze
 | --- | --- | --- |
 | z | (n, p) | features of the points |
 | y | (n,) | values, standardised by the caller |
-| theta | (d + 2,) | log length scales, log amplitude, log noise variance |
-| | (3 d + 2,) | the same, then the logs of a and b of Kumaraswamy's warp of each numerical input (Snoek et al., 2014) |
+| doubt | (n,) | variances of single values, beside the noise that all share; by default 0 |
+| theta | (d + 3,) | log length scales, log amplitude, log noise variance, log factor of doubt |
+| | (3 d + 3,) | the same, then the logs of a and b of Kumaraswamy's warp of each numerical input (Snoek et al., 2014) |
 | K | (n, n) | covariance of the values, noise included |
 """
 
@@ -32,6 +33,7 @@ _SQRT5 = math.sqrt(5.0)
 _LENGTH = (0.03, 30.0)  # bounds of a length scale
 _AMPLITUDE = (0.05, 50.0)
 _NOISE = (1e-6, 1.0)
+_FACTOR = (1e-6, 1.0)
 
 
 class Features:
@@ -81,9 +83,9 @@ class _Warped:
         d = len(features.space)
         self.z, self.by_z = z, np.ones_like(z)
         self.by_log_a = self.by_log_b = np.zeros_like(z)
-        if len(theta) == d + 2:
+        if len(theta) == d + 3:
             return
-        a, b = np.exp(theta[d + 2 : 2 * d + 2])[features.of], np.exp(theta[2 * d + 2 :])[features.of]
+        a, b = np.exp(theta[d + 3 : 2 * d + 3])[features.of], np.exp(theta[2 * d + 3 :])[features.of]
         inside = np.clip(z, 1e-6, 1.0 - 1e-6)
         power = inside**a
         rest = 1.0 - power
@@ -106,16 +108,17 @@ def _inverse(chol: Array) -> Array:
 class GaussianProcess:
     """A Gaussian process with hyperparameters theta, conditioned on values y (n,) at features z (n, p)."""
 
-    def __init__(self, features: Features, z: Array, y: Array, theta: Array) -> None:
+    def __init__(self, features: Features, z: Array, y: Array, theta: Array, doubt: Array | None = None) -> None:
         self._features, self._y, self.theta = features, y, theta
+        self._doubt = np.zeros(len(y)) if doubt is None else doubt
         d = len(features.space)
         self._scale = np.exp(-theta[:d])[features.of]
-        self.amplitude, self.noise = math.exp(theta[d]), math.exp(theta[d + 1])
+        self.amplitude, self.noise, self.factor = np.exp(theta[d : d + 3]).tolist()
         self._z = z
         self._a = _Warped(features, z, theta).z * self._scale
         covariance, _ = _covariance(_squared_distances(self._a, self._a))
         covariance *= self.amplitude
-        covariance[np.diag_indices_from(covariance)] = self.amplitude + self.noise + 1e-10
+        covariance[np.diag_indices_from(covariance)] = self.amplitude + self.noise + 1e-10 + self.factor * self._doubt
         self._chol = np.asarray(np.linalg.cholesky(covariance), np.float64)
         self._alpha = cho_solve((self._chol, True), y)
         self._inverse = _inverse(self._chol)
@@ -151,21 +154,23 @@ class GaussianProcess:
     def joined_by(self, z: Array) -> GaussianProcess:
         """The process conditioned on its own mean at further features (k, p), those of running trials."""
         mean, _ = self.predict(z)
-        values = np.concatenate([self._y, mean])
-        return GaussianProcess(self._features, np.concatenate([self._z, z]), values, self.theta)
+        values, doubt = np.concatenate([self._y, mean]), np.concatenate([self._doubt, np.zeros(len(z))])
+        return GaussianProcess(self._features, np.concatenate([self._z, z]), values, self.theta, doubt)
 
 
-def negative_log_likelihood(theta: Array, features: Features, z: Array, y: Array) -> tuple[float, Array]:
+def negative_log_likelihood(
+    theta: Array, features: Features, z: Array, y: Array, doubt: Array | float = 0.0
+) -> tuple[float, Array]:
     """Minus the log marginal likelihood of theta, and its gradient in the shape of theta."""
     d = len(features.space)
     scale = np.exp(-theta[:d])[features.of]
-    amplitude, noise = math.exp(theta[d]), math.exp(theta[d + 1])
+    amplitude, noise, factor = np.exp(theta[d : d + 3]).tolist()
     warped = _Warped(features, z, theta)
     a = warped.z * scale
     correlation, shared = _covariance(_squared_distances(a, a))
     covariance = amplitude * correlation
     diagonal = np.diag_indices_from(covariance)
-    covariance[diagonal] = amplitude + noise + 1e-10
+    covariance[diagonal] = amplitude + noise + 1e-10 + factor * doubt
     chol, failed = dpotrf(covariance, lower=1, overwrite_a=0)
     if failed:
         return 1e25, np.zeros_like(theta)
@@ -179,8 +184,9 @@ def negative_log_likelihood(theta: Array, features: Features, z: Array, y: Array
     gradient[:d] = np.bincount(features.of, weights=(a * by_place).sum(axis=0), minlength=d)
     gradient[d] = 0.5 * amplitude * (weight * correlation).sum()
     gradient[d + 1] = 0.5 * noise * weight[diagonal].sum()
-    if len(theta) > d + 2:
-        for start, slope in ((d + 2, warped.by_log_a), (2 * d + 2, warped.by_log_b)):
+    gradient[d + 2] = 0.5 * factor * (weight[diagonal] * doubt).sum()
+    if len(theta) > d + 3:
+        for start, slope in ((d + 3, warped.by_log_a), (2 * d + 3, warped.by_log_b)):
             by_feature = -(by_place * scale * slope).sum(axis=0)
             gradient[start : start + d] = np.bincount(features.of, weights=by_feature, minlength=d)
     return float(value), gradient
@@ -192,28 +198,42 @@ def _minus_log_prior(theta: Array, d: int) -> tuple[float, Array]:
     centre[:d], width[:d] = math.log(0.7), 1.5
     width[d] = math.inf
     centre[d + 1], width[d + 1] = math.log(1e-3), 2.0
+    width[d + 2] = math.inf
     away = (theta - centre) / width
     return 0.5 * float(away @ away), away / width
 
 
 def fit(
-    features: Features, z: Array, y: Array, *, prior: bool = True, warp: bool = False, steps: int = 40
+    features: Features,
+    z: Array,
+    y: Array,
+    doubt: Array | None = None,
+    *,
+    scaled: bool = False,
+    prior: bool = True,
+    warp: bool = False,
+    steps: int = 40,
 ) -> GaussianProcess:
-    """The process whose hyperparameters maximise the likelihood of values y (n,) at features z (n, p)."""
+    """The process whose hyperparameters maximise the likelihood of values y (n,) at features z (n, p).
+
+    The doubt counts as it is or, if it is to be `scaled`, times the likeliest factor.
+    """
     d = len(features.space)
-    bounds = [tuple(np.log(_LENGTH))] * d + [tuple(np.log(_AMPLITUDE)), tuple(np.log(_NOISE))]
+    doubted = np.zeros(len(y)) if doubt is None else doubt
+    bounds = np.log([_LENGTH] * d + [_AMPLITUDE, _NOISE, _FACTOR if scaled else (1.0, 1.0)]).tolist()
     bounds += [(-1.5, 1.5)] * (2 * d if warp else 0)
 
     def objective(theta: Array) -> tuple[float, Array]:
-        value, gradient = negative_log_likelihood(theta, features, z, y)
+        value, gradient = negative_log_likelihood(theta, features, z, y, doubted)
         if prior:
             more, slope = _minus_log_prior(theta, d)
             value, gradient = value + more, gradient + slope
         return value, gradient
 
-    begin = np.concatenate([np.full(d, math.log(0.7)), [0.0, math.log(1e-2)], np.zeros(2 * d if warp else 0)])
+    begin = np.zeros(len(bounds))
+    begin[:d], begin[d + 1], begin[d + 2] = math.log(0.7), math.log(1e-2), math.log(1e-2) if scaled else 0.0
     precision = 1e-6 if prior else 1e-11  # with the prior, more precision changes no proposal
     found = minimize(
         objective, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps, "ftol": precision}
     )
-    return GaussianProcess(features, z, y, np.asarray(found.x))
+    return GaussianProcess(features, z, y, np.asarray(found.x), doubt)

@@ -4,8 +4,9 @@ c-TPE's densities are built from ranks, so they ignore by how much one trial was
 uses these differences and needs fewer trials, but it must know how good a stopped trial would have become. So the
 lowest loss of each trial is extrapolated to the end of the longest training: over each octave of steps (1, 2 to 3, 4 to
 7 and so on) it changes by the median change per doubling in the trials that ended in the next octave, or in the nearest
-octave with data. Under limits, a stopped trial is not extrapolated to below the median of the completed trials that
-are, like it, feasible or infeasible. Losses are capped at median + 2 (median - best).
+octave with data. The more it had to be extrapolated, the less it counts: its deviation is the sum, over the same
+octaves, of three times the median distance of those changes from their median. Losses are capped at
+median + 2 (median - best).
 
 The acquisition is c-TPE's factor for the objective (and, where trials failed, that for failures) times the expected
 improvement over the best feasible trial, if there is one, times the probability that each constraint holds (with a
@@ -42,6 +43,9 @@ _SECONDS = 0.03  # of a mean trial, from which on the processes join after more 
 _FEATURES = 60
 _RANDOM = 256  # random candidates, beside those drawn from the densities
 _CAP = 2.0  # times the distance from the best to the median
+_DEVIATIONS = 3.0  # times the median distance of slopes from their octave's median: two deviations if they are normal
+_POOLED = 3  # slopes of other octaves that an octave's spread is mixed with
+_MOST_DOUBT = 5.0  # deviations of all losses
 _LARGEST = 1e100  # losses are clipped to this, so that sums and differences stay finite
 
 
@@ -113,10 +117,13 @@ def _improvement(history: History) -> Callable[[Points], NDArray[np.float64]] | 
     terms = [*limit_terms(features, history, rows)]
     held = [history.late_beyond(i)[rows] <= 0.0 for i in range(len(history.problem.constraints))]  # late in training
     feasible = np.all([np.ones(len(rows), np.bool_), *held], axis=0)
-    loss = _capped(_plausible(history, rows, feasible))
+    continued, deviation = _continued(history)
+    loss = _capped(continued[rows])
     move = Transform(loss)
     if feasible.any() and not move.flat:
-        process, best = objective_process(features, history, rows, move(loss), feasible)
+        y = move(loss)
+        doubt = np.minimum(y - move(loss - deviation[rows]), _MOST_DOUBT) ** 2
+        process, best = objective_process(features, history, rows, y, feasible, doubt)
         terms.append(Term(process, partial(log_expected_improvement, best=best)))
     return Surface(features, terms) if terms else None
 
@@ -133,36 +140,33 @@ def _capped(loss: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.minimum(loss, middle + _CAP * (middle - best)) if middle > best else loss
 
 
-def _plausible(history: History, rows: NDArray[np.intp], feasible: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The extrapolated losses of some rows; under limits, not below the median of completed trials like them.
+def _continued(history: History) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The lowest losses (n,), extrapolated to the end of the longest training, and the deviations (n,) of these.
 
-    A loss that was measured may be lower. Infeasible trials may be trained longest, above all after a limit was
-    changed, and fall by more than feasible ones. Without this bound, a stopped trial would seem better than all
-    completed ones like it, again and again.
+    Means over folds stay as they are.
     """
-    loss, lowest, stopped = _continued(history)[rows], history.lowest[rows], history.partial[rows]
-    for alike in (feasible, ~feasible) if history.problem.constraints else ():
-        completed = lowest[alike & ~stopped]
-        if len(completed):
-            most = np.minimum(lowest, np.median(completed))
-            loss = np.where(alike & stopped, np.maximum(loss, most), loss)
-    return loss
-
-
-def _continued(history: History) -> NDArray[np.float64]:
-    """The lowest losses (n,), extrapolated to the end of the longest training; means over folds stay as they are."""
     lowest = np.clip(history.lowest, -_LARGEST, _LARGEST)
     step, halfway = history.halfway.T
     known = ~np.isnan(step)
     if history.means is not None or not known.any():
-        return lowest
+        return lowest, np.zeros(len(lowest))
     trained = np.log2(np.maximum(history.reached, 1))
     octave, doublings = np.floor(trained), trained[known] - np.log2(step[known])
     slope = (lowest[known] - np.clip(halfway[known], -_LARGEST, _LARGEST)) / doublings
     ended = octave[known]
-    there = np.unique(ended)
+    there, place, count = np.unique(ended, return_inverse=True, return_counts=True)
     slopes = np.array([np.median(slope[ended == each]) for each in there])
+    apart = np.abs(slope - slopes[place])
+    several = count[place] > 1
+    pooled = np.median(apart[several]) if several.any() else 0.0
+    own = np.array([np.median(apart[ended == each]) for each in there])
+    spread = ((count - 1) * own + _POOLED * pooled) / (count - 1 + _POOLED)
     octaves = np.arange(octave.max() + 1)
     after = np.abs(there - octaves[:, None] - 1).argmin(axis=1)  # the octave after each, or the nearest that is known
-    change = np.interp(trained, np.arange(len(octaves) + 1), np.concatenate([[0.0], np.cumsum(slopes[after])]))
-    return np.asarray(lowest + change[np.argmax(trained)] - change)
+
+    def ahead(each: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The sum of what changes with each octave, from where a trial ended to the longest training."""
+        sums = np.interp(trained, np.arange(len(octaves) + 1), np.concatenate([[0.0], np.cumsum(each[after])]))
+        return np.asarray(sums[np.argmax(trained)] - sums)
+
+    return lowest + ahead(slopes), _DEVIATIONS * ahead(spread)

@@ -5,7 +5,7 @@ constraint holds (Gardner et al., 2014); until something is feasible, only the l
 median loss of the completed ones, or with its own loss so far if `impute` is False or if it holds the best feasible
 checkpoint. Unknown rows are left out of a constraint's process. That a trial does not fail is one more constraint; its
 process also learns from the latest 150 failed trials, which are left out of the other processes. Running trials are
-assumed to reach the predicted mean.
+assumed to reach the predicted mean. The less a trial was trained, the less its constraints' values may count.
 """
 
 from __future__ import annotations
@@ -135,36 +135,49 @@ def objective_process(
     rows: NDArray[np.intp],
     y: Array,
     feasible: NDArray[np.bool_],
+    doubt: Array | None = None,
     *,
     warp: bool = False,
 ) -> tuple[GaussianProcess, float]:
-    """A process fitted to losses y at some rows, joined by the running trials; and its lowest mean at feasible rows."""
+    """A process fitted to losses y at some rows, joined by the running trials; and its lowest mean at feasible rows.
+
+    `doubt` has variances of single losses (`fairway.models.gaussian_process`).
+    """
     from fairway.models.gaussian_process import fit  # noqa: PLC0415 - SciPy loads slowly
 
     z, pending = features(history.x[rows]), features(history.pending)
-    process = fit(features, z, y, warp=warp)
+    process = fit(features, z, y, doubt, warp=warp)
     best = float(process.predict(z[feasible])[0].min())
     return process.joined_by(pending) if len(pending) else process, best
+
+
+def _lacking(history: History) -> Array:
+    """The doublings of training (n,) that each trial lacks to the longest; 0 if trials are reported fold by fold."""
+    trained = np.log2(np.maximum(history.reached, 1))
+    return np.zeros(len(trained)) if history.means is not None else trained.max(initial=0.0) - trained
 
 
 def limit_terms(features: Features, history: History, rows: NDArray[np.intp], *, warp: bool = False) -> Iterator[Term]:
     """For each constraint, the log probability that it holds late in training, learned from some rows.
 
-    If a trial failed, the log probability that a trial does not fail comes last.
+    A value after little training may say nothing of a later one, or all, if training never changes it. So the less a
+    trial was trained, the less its value counts, by the factor that makes all values likeliest. If a trial failed, the
+    log probability that a trial does not fail comes last.
     """
     from fairway.models.acquisition import log_probability_below  # noqa: PLC0415 - SciPy loads slowly
     from fairway.models.gaussian_process import fit  # noqa: PLC0415
     from fairway.models.search import Term  # noqa: PLC0415
     from fairway.models.transform import Transform  # noqa: PLC0415
 
-    limits = [(rows, history.late_beyond(i)[rows]) for i in range(len(history.problem.constraints))]
+    doubt = _lacking(history)[rows] ** 2
+    limits = [(rows, history.late_beyond(i)[rows], doubt) for i in range(len(history.problem.constraints))]
     failed = np.flatnonzero(history.failed)[-_FAILED:]
     if len(failed):
         ran_or_not = np.concatenate([rows, failed])
-        limits.append((ran_or_not, np.where(history.failed[ran_or_not], 1.0, -1.0)))
-    for where, over in limits:
+        limits.append((ran_or_not, np.where(history.failed[ran_or_not], 1.0, -1.0), np.zeros(len(ran_or_not))))
+    for where, over, doubted in limits:
         known = ~np.isnan(over)
         if np.count_nonzero(known) >= 2:  # noqa: PLR2004
-            move = Transform(over[known], cut=False)
-            process = fit(features, features(history.x[where[known]]), move(over[known]), warp=warp)
+            z, move = features(history.x[where[known]]), Transform(over[known], cut=False)
+            process = fit(features, z, move(over[known]), doubted[known], scaled=True, warp=warp)
             yield Term(process, partial(log_probability_below, limit=float(move(np.zeros(1))[0])))
