@@ -50,7 +50,8 @@ class History:
     | `fronts` | (k, 3 + m) | if metrics are tracked, the checkpoints on each trial's front: row, step, loss, bounds |
 
     `running` has a row for each running trial that has reported, as if it had been stopped there; its `pending` are the
-    others. Only samplers that ask for it (`Sampler.watches`) are shown it.
+    others. Only samplers that ask for it (`Sampler.sees_running`) are shown it. After `with_running`, the last
+    `count_running` rows are those.
 
     `earlier` holds the studies that this one started from, each as a history in this study's space with its own
     objective and constraints. Their losses and values come from other data, so only ranks are comparable.
@@ -88,6 +89,7 @@ class History:
     given: NDArray[np.float64] | None = None
     earlier: tuple[History, ...] = ()
     running: History | None = None
+    count_running: int = 0
     fronts: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 3)), repr=False)
 
     def __len__(self) -> int:
@@ -112,7 +114,10 @@ class History:
             name: np.concatenate([getattr(self, name), getattr(running, name)]) for name in COLUMNS
         }
         changed["fronts"] = np.concatenate([self.fronts, fronts])
-        return replace(self, **changed, pending=running.pending, running=None, derived=Derived())
+        for column in changed.values():
+            column.flags.writeable = False
+        changed |= {"pending": running.pending, "running": None, "count_running": len(running)}
+        return replace(self, **changed, derived=Derived())
 
     def aimed(self, aim: Mapping[str, float]) -> History:
         """The snapshot as a search with these limits on the tracked metrics sees it; metrics without one are left out.

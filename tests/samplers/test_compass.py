@@ -8,9 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairway as fw
+from fairway.derived import Derived
 from fairway.engine.identity import build, plain
 from fairway.report.view import View
-from fairway.samplers.compass import _capped, _continued, _improvement, _joins, _rows
+from fairway.samplers.compass import (
+    _capped,
+    _continued,
+    _improvement,
+    _joins,
+    _plausible,
+    _rows,
+    _WithProcesses,
+)
 from fairway.testing import check_sampler
 
 SPACE = {"x": fw.Float(0.0, 1.0), "y": fw.Float(0.0, 1.0), "kind": fw.Choice(["a", "b", "c"])}
@@ -60,7 +69,7 @@ def test_after_100_cheap_trials_it_is_ctpe():
 
 
 def with_running(study):
-    """The history that a sampler sees if it watches running trials."""
+    """The history that a sampler is shown if it asks for running trials."""
     return replace(study.history, running=study.owner.ledger.running_history(study.owner.journal.unwritten))
 
 
@@ -80,15 +89,26 @@ def test_it_tries_more_like_a_running_trial_that_is_ahead():
     assert np.mean(seen) < 0.6 * np.mean(unseen)
 
 
-@pytest.mark.parametrize("n", [20, 100, 120, 121])
-@pytest.mark.parametrize("running", [0, 1, 4])
-def test_whether_its_processes_join_does_not_depend_on_what_runs(n, running):
-    study = searched(fw.CTPE(), n, steps=8)
-    for trial in study.ask(4)[:running]:
-        trial.report(loss=0.5)
-    history = with_running(study)
-    for each in (history, dear(history)):
-        assert _joins(each) == _joins(replace(each.with_running(), seconds=np.full(n + running, each.seconds[0])))
+def test_where_no_process_joins_it_asks_for_no_running_trials():
+    history = searched(fw.CTPE(), 120, steps=8).history
+    assert fw.Compass().sees_running(history.first(20))
+    assert not fw.Compass().sees_running(history)  # cheap trials
+    assert fw.Compass().sees_running(dear(history))
+
+
+@pytest.mark.parametrize("moved", [16.0, -5.0])
+def test_a_constant_added_to_all_losses_changes_nothing(moved):
+    history = searched(fw.Random(), 30).history
+    _, halfway = history.halfway.T
+    other = replace(
+        history,
+        loss=history.loss + moved,
+        lowest=history.lowest + moved,
+        halfway=np.stack([history.halfway[:, 0], halfway + moved], axis=1),
+        derived=Derived(),
+    )
+    points = np.random.default_rng(0).random((50, len(history.space)))
+    np.testing.assert_allclose(_improvement(other)(points), _improvement(history)(points), rtol=1e-3, atol=1e-3)
 
 
 def dear(history):
@@ -172,7 +192,7 @@ def continued(study, reported):
     slopes = {octave: np.median(some) for octave, some in falls.items()}
     apart = {octave: np.abs(np.array(some) - slopes[octave]) for octave, some in falls.items()}
     pooled = [each for some in apart.values() for each in some if len(some) > 1]
-    pooled = np.median(pooled) if pooled else 0.0
+    pooled = np.median(pooled or [abs(fall) for some in falls.values() for fall in some] or [0.0])
     spread = {o: (np.median(some) * (len(some) - 1) + 3 * pooled) / (len(some) + 2) for o, some in apart.items()}
 
     def change(a, b, by_octave):
@@ -222,6 +242,34 @@ def test_after_a_tighter_limit_it_searches_near_that_limit(seed):
     later = [trial.params["x"] for trial in study.trials[20:]]
     assert sum(x < 0.01 for x in later) <= 12  # it was more than 30, where no trial is any good
     assert study.best.objective > 0.299
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_under_limits_no_stopped_trial_seems_better_than_half_of_the_completed_ones(seed):
+    study = grown(0.9, 30, seed)
+    study.set_limit(gap=0.5)
+    study.optimize(grow, trials=5, progress=False)
+    for trial in study.ask(2):
+        trial.report(acc=0.1, gap=0.1)
+    history = with_running(study).with_running()
+    rows = np.flatnonzero(~history.failed)
+    within, stopped, lowest = history.late[rows, 0] <= 0.5, history.partial[rows].copy(), history.lowest[rows]
+    stopped[-2:] = False  # they run, and may become anything
+    completed = ~history.partial[rows]
+    free = _continued(history)[0][rows]
+    found = _plausible(history, rows, free, within)
+    for i in range(len(rows)):
+        alike = [lowest[j] for j in range(len(rows)) if within[j] == within[i] and completed[j]]
+        held = stopped[i] and alike
+        assert found[i] == (max(free[i], min(lowest[i], np.median(alike))) if held else free[i])
+    assert (found > free).any()
+
+
+def test_without_limits_losses_are_continued_freely():
+    history = searched(fw.Random(), 40).history
+    rows = np.flatnonzero(~history.failed)
+    free = _continued(history)[0][rows]
+    np.testing.assert_array_equal(_plausible(history, rows, free, np.ones(len(rows), np.bool_)), free)
 
 
 def test_where_metrics_are_tracked_losses_are_not_continued():
@@ -283,11 +331,11 @@ def test_where_its_processes_join_each_limit_counts_once():
     history = searched(fw.Random(), 20, limits=[fw.AtMost("x", 0.4)], stopper=fw.ASHA()).history
     assert _joins(history)
     assert len([*fw.CTPE()._factors(history)]) == 2  # the objective's and the limit's
-    assert len([*fw.Compass()._factors(history)]) == 1
+    assert len([*_WithProcesses()._factors(history)]) == 1
 
 
 def test_where_the_objective_has_no_factor_those_of_the_limits_stay():
     history = searched(fw.Random(), 20, limits=[fw.AtMost("x", 0.4)], stopper=fw.ASHA()).history
-    everything_is_good = fw.Compass(gamma=1.0, growth="linear")
+    everything_is_good = _WithProcesses(gamma=1.0, growth="linear")
     assert _joins(history)
     assert len([*everything_is_good._factors(history)]) == 1

@@ -8,7 +8,7 @@ from scipy import integrate, stats
 
 import fairway as fw
 from fairway.models.gaussian_process import Features
-from fairway.samplers.gp import best_and_latest, limit_terms
+from fairway.samplers.gp import _lacking, best_and_latest, limit_terms
 from fairway.samplers.initial import initial_point
 from fairway.testing import MIXED, check_sampler
 
@@ -167,3 +167,17 @@ def test_a_limit_after_little_training_counts_as_far_as_it_says_something_of_a_l
     assert broken - kept > 1.0
     assert max(deviations) < 0.5
     assert (term.process.factor > 0.01) == grows
+
+
+def test_under_an_aim_no_limit_is_doubted():
+    """There, trials that violate count as trained for one step, which they were not."""
+    parts = {"x": fw.Float(0.0, 1.0)}, fw.Minimize("loss"), [fw.Track("ms")]
+    study = fw.Study(*parts, stopper=fw.Never(), seed=0)
+
+    def train(trial):
+        for step in trial.steps(32):
+            trial.report(loss=1 - trial.params["x"], ms=trial.params["x"] + 1 / step)
+
+    study.optimize(train, trials=12, progress=False)
+    assert (study.history.aimed({"ms": 0.5}).reached == 1).any()
+    assert not _lacking(study.history.aimed({"ms": 0.5})).any()

@@ -160,7 +160,7 @@ class Owner:
         """
         with self.lock:
             history = self.ledger.history()
-            if self._sampler.watches:
+            if self._sampler.sees_running(history):
                 reports = [event for event in self.journal.unwritten if isinstance(event, Reported)]
                 history = replace(history, running=self.ledger.running_history(reports))
             if self._earlier is None or self._earlier[0] is not self.problem:

@@ -52,9 +52,8 @@ class Blend(Sampler):
             kind = registry.kind(settings.pop("kind", CTPE.__name__)) or CTPE
             object.__setattr__(self, "around", kind(**settings))
 
-    @property
-    def watches(self) -> bool:
-        return self.around.watches
+    def sees_running(self, history: History) -> bool:
+        return self.around.sees_running(history)
 
     def propose(self, history: History, rng: np.random.Generator) -> Array:
         if not len(history) and not len(history.pending) and self.start_at is not None:

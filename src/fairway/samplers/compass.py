@@ -5,8 +5,9 @@ uses these differences and needs fewer trials, but it must know how good a stopp
 lowest loss of each trial is extrapolated to the end of the longest training: over each octave of steps (1, 2 to 3, 4 to
 7 and so on) it changes by the median change per doubling in the trials that ended in the next octave, or in the nearest
 octave with data. The more it had to be extrapolated, the less it counts: its deviation is the sum, over the same
-octaves, of three times the median distance of those changes from their median. Losses are capped at
-median + 2 (median - best).
+octaves, of three times the median distance of those changes from their median (shrunk towards that of all octaves).
+Under limits, a stopped trial is not extrapolated to below the median of the completed trials that are, like it,
+feasible or infeasible. Losses are capped at median + 2 (median - best).
 
 The acquisition is c-TPE's factor for the objective (and, where trials failed, that for failures) times the expected
 improvement over the best feasible trial, if there is one, times the probability that each constraint holds (with a
@@ -23,7 +24,7 @@ small for a process. Where a mean trial costs less than 0.03 seconds, so much th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -44,8 +45,8 @@ _FEATURES = 60
 _RANDOM = 256  # random candidates, beside those drawn from the densities
 _CAP = 2.0  # times the distance from the best to the median
 _DEVIATIONS = 3.0  # times the median distance of slopes from their octave's median: two deviations if they are normal
-_POOLED = 3  # slopes of other octaves that an octave's spread is mixed with
-_MOST_DOUBT = 5.0  # deviations of all losses
+_POOLED = 3  # slopes: the weight of the spread over all octaves, beside an octave's own
+_MOST_DEVIATIONS = 5.0  # the most that a loss may be off, in standard deviations of the losses
 _LARGEST = 1e100  # losses are clipped to this, so that sums and differences stay finite
 
 
@@ -65,39 +66,43 @@ class Compass(CTPE):
     True
     """
 
-    @property
-    def watches(self) -> bool:
-        return True
+    def sees_running(self, history: History) -> bool:
+        return _joins(history)
 
     def propose(self, history: History, rng: np.random.Generator) -> Points:
         if not _joins(history):
             return super().propose(history, rng)
         with one_thread():
-            return super().propose(history.with_running(), rng)
+            return self._with_processes().propose(history.with_running(), rng)
 
     def choose(self, history: History, candidates: Points, rng: np.random.Generator) -> int:
         if not _joins(history):
             return super().choose(history, candidates, rng)
         with one_thread():
-            return super().choose(history.with_running(), candidates, rng)
+            return self._with_processes().choose(history.with_running(), candidates, rng)
+
+    def _with_processes(self) -> CTPE:
+        return _WithProcesses(**{each.name: getattr(self, each.name) for each in fields(self)})
+
+
+@dataclass(frozen=True)
+class _WithProcesses(CTPE):
+    """c-TPE with Gaussian processes."""
 
     def _leaves_limits(self, history: History) -> bool:
-        return _joins(history)
+        del history
+        return True
 
     def _more(self, history: History) -> Callable[[Points], NDArray[np.float64]] | None:
-        return _improvement(history) if _joins(history) else None
+        return _improvement(history)
 
     def _drawn(self, history: History, good: Sequence[Parzen], rng: np.random.Generator) -> Iterator[Points]:
         yield from super()._drawn(history, good, rng)
-        if _joins(history):
-            yield rng.random((_RANDOM, len(history.space)))
+        yield rng.random((_RANDOM, len(history.space)))
 
 
 def _joins(history: History) -> bool:
-    """Whether Gaussian processes join: a trial was stopped, trials are few or dear, and the space has few features.
-
-    So that `History.with_running` changes nothing here, trials are counted that have begun.
-    """
+    """Whether Gaussian processes join: a trial was stopped, trials are few or dear, and the space has few features."""
     begun = len(history) + len(history.pending)
     if not history.partial.any() or begun > _MOST and (begun % 2 or history.seconds.mean() < _SECONDS):
         return False
@@ -118,12 +123,11 @@ def _improvement(history: History) -> Callable[[Points], NDArray[np.float64]] | 
     held = [history.late_beyond(i)[rows] <= 0.0 for i in range(len(history.problem.constraints))]  # late in training
     feasible = np.all([np.ones(len(rows), np.bool_), *held], axis=0)
     continued, deviation = _continued(history)
-    loss = _capped(continued[rows])
+    loss = _capped(_plausible(history, rows, continued[rows], feasible))
     move = Transform(loss)
     if feasible.any() and not move.flat:
-        y = move(loss)
-        doubt = np.minimum(y - move(loss - deviation[rows]), _MOST_DOUBT) ** 2
-        process, best = objective_process(features, history, rows, y, feasible, doubt)
+        doubt = np.minimum(deviation[rows] / loss.std(), _MOST_DEVIATIONS) ** 2
+        process, best = objective_process(features, history, rows, move(loss), feasible, doubt)
         terms.append(Term(process, partial(log_expected_improvement, best=best)))
     return Surface(features, terms) if terms else None
 
@@ -138,6 +142,25 @@ def _capped(loss: NDArray[np.float64]) -> NDArray[np.float64]:
     """Losses without outliers on the bad side."""
     middle, best = np.median(loss), loss.min()
     return np.minimum(loss, middle + _CAP * (middle - best)) if middle > best else loss
+
+
+def _plausible(
+    history: History, rows: NDArray[np.intp], loss: NDArray[np.float64], feasible: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """The extrapolated losses of some rows; under limits, no stopped trial is below the median of completed ones.
+
+    A loss that was measured may be lower, and so may that of a running trial. Only completed trials are compared that
+    are, like the stopped one, feasible or infeasible: after a limit was changed, infeasible ones may have been trained
+    longest, and have fallen by more. Without this bound, a stopped trial would seem better than all completed ones like
+    it, again and again.
+    """
+    lowest, running = history.lowest[rows], rows >= len(history) - history.count_running
+    stopped, completed = history.partial[rows] & ~running, ~history.partial[rows]
+    for alike in (feasible, ~feasible) if history.problem.constraints else ():
+        if (alike & completed).any():
+            most = np.minimum(lowest, np.median(lowest[alike & completed]))
+            loss = np.where(alike & stopped, np.maximum(loss, most), loss)
+    return loss
 
 
 def _continued(history: History) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -158,7 +181,7 @@ def _continued(history: History) -> tuple[NDArray[np.float64], NDArray[np.float6
     slopes = np.array([np.median(slope[ended == each]) for each in there])
     apart = np.abs(slope - slopes[place])
     several = count[place] > 1
-    pooled = np.median(apart[several]) if several.any() else 0.0
+    pooled = np.median(apart[several]) if several.any() else np.median(np.abs(slope))
     own = np.array([np.median(apart[ended == each]) for each in there])
     spread = ((count - 1) * own + _POOLED * pooled) / (count - 1 + _POOLED)
     octaves = np.arange(octave.max() + 1)

@@ -152,16 +152,20 @@ def objective_process(
 
 
 def _lacking(history: History) -> Array:
-    """The doublings of training (n,) that each trial lacks to the longest; 0 if trials are reported fold by fold."""
+    """The doublings of training (n,) by which each trial is shorter than the longest.
+
+    All are 0 where `halfway` is unknown: where trials are short, or are represented by a checkpoint of their front.
+    """
     trained = np.log2(np.maximum(history.reached, 1))
-    return np.zeros(len(trained)) if history.means is not None else trained.max(initial=0.0) - trained
+    unknown = history.means is not None or np.isnan(history.halfway).all()
+    return np.zeros(len(trained)) if unknown else trained.max() - trained
 
 
 def limit_terms(features: Features, history: History, rows: NDArray[np.intp], *, warp: bool = False) -> Iterator[Term]:
     """For each constraint, the log probability that it holds late in training, learned from some rows.
 
-    A value after little training may say nothing of a later one, or all, if training never changes it. So the less a
-    trial was trained, the less its value counts, by the factor that makes all values likeliest. If a trial failed, the
+    A value measured early may say little about the trained model, or everything (its size). So each value gets a
+    variance of factor * (missing doublings)^2, and the factor is fitted with the length scales. If a trial failed, the
     log probability that a trial does not fail comes last.
     """
     from fairway.models.acquisition import log_probability_below  # noqa: PLC0415 - SciPy loads slowly

@@ -42,9 +42,9 @@ class Sampler(ABC):
     def propose(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
         """The next point of the unit cube, shape (d,); coordinates of inactive parameters are ignored."""
 
-    @property
-    def watches(self) -> bool:
-        """Whether the history that it is given says what running trials have reported, in `History.running`."""
+    def sees_running(self, history: History) -> bool:
+        """Whether this history is to say, in `History.running`, what running trials have reported; by default not."""
+        del history
         return False
 
     def next_point(self, history: History, rng: np.random.Generator) -> NDArray[np.float64]:
