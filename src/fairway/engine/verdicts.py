@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 
@@ -22,7 +23,10 @@ class Verdicts:
     def ask(self) -> Verdict | None:
         """Ask the terminator about the trials that have finished, and write its verdict; None if it is not asked."""
         terminator, journal = self._terminator, self._journal
-        if terminator is None or not self._judging.acquire(blocking=False):
+        if terminator is None:
+            return None
+        if not self._judging.acquire(blocking=False):
+            time.sleep(0)  # lets the thread that judges take the lock: very short trials would keep it for themselves
             return None
         try:
             with journal.lock:
