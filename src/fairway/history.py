@@ -101,7 +101,7 @@ class History:
         if self.means is not None:
             columns["loss"] = columns["lowest"] = self.means.moved(columns["folds"])
         fronts = self.fronts[self.fronts[:, 0] < n]
-        return replace(self, **columns, pending=self.pending[:0], running=None, fronts=fronts)
+        return replace(self, **columns, pending=self.pending[:0], running=None, count_running=0, fronts=fronts)
 
     def with_running(self) -> History:
         """The snapshot with the rows of `running` after its own; itself if trials are reported fold by fold."""

@@ -33,7 +33,7 @@ _SQRT5 = math.sqrt(5.0)
 _LENGTH = (0.03, 30.0)  # bounds of a length scale
 _AMPLITUDE = (0.05, 50.0)
 _NOISE = (1e-6, 1.0)
-_FACTOR = (1e-6, 1.0)
+_FACTOR = (1e-6, 1.0)  # of doubt, where it is scaled
 
 
 class Features:
